@@ -1,0 +1,18 @@
+// The extension module orlop._core: one private module, filled layer by layer.
+#include "support.hpp"
+
+NB_MODULE(_core, module) {
+  using namespace orlop::bindings;
+  orlop::detail::install_python_counting(
+      {[](PyObject* object) noexcept {
+         const nb::gil_scoped_acquire lock;
+         Py_INCREF(object);
+       },
+       [](PyObject* object) noexcept {
+         const nb::gil_scoped_acquire lock;
+         Py_DECREF(object);
+       }});
+  install_error_translation();
+  bind_dtype(module);
+  bind_layout(module);
+}

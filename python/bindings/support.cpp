@@ -1,0 +1,230 @@
+// Conversions and the cycle collector's view of counted objects.
+#include "support.hpp"
+
+#include <cmath>
+#include <unordered_set>
+#include <vector>
+
+namespace orlop::bindings {
+
+namespace {
+
+// The collector must see each held Python object once per counted reference. An object without a Python
+// object is passed through only while its count is one: then whoever reached it is its sole owner. The
+// stack is explicit, so a graph may be 100,000 nodes deep.
+class Traversal final : public ReferenceVisitor {
+ public:
+  Traversal(visitproc visit, void* argument) : visit_(visit), argument_(argument) {}
+
+  void visit(const Object* held) override {
+    if (PyObject* owner = held->python_object()) {
+      if (result_ == 0) result_ = visit_(owner, argument_);
+    } else if (held->reference_count() == 1) {
+      stack_.push_back(held);
+    }
+  }
+
+  int run(const Object* root) {
+    root->visit_references(*this);
+    while (result_ == 0 && !stack_.empty()) {
+      const Object* next = stack_.back();
+      stack_.pop_back();
+      next->visit_references(*this);
+    }
+    return result_;
+  }
+
+ private:
+  visitproc visit_;
+  void* argument_;
+  int result_ = 0;
+  std::vector<const Object*> stack_;
+};
+
+int traverse(PyObject* self, visitproc visit, void* arg) {  // Py_VISIT wants these two names
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  return Traversal(visit, arg).run(nb::inst_ptr<Object>(self));
+}
+
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Object>(self)->drop_references();
+  return 0;
+}
+
+}  // namespace
+
+PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                                 {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                                 {0, nullptr}};
+
+void throw_python_error() { throw nb::python_error(); }
+
+std::string python_type_name(nb::handle value) { return nb::cast<std::string>(nb::handle(value.type()).attr("__name__")); }
+
+std::optional<Index> detail::index_protocol(nb::handle value, std::string_view what, std::string_view name,
+                                            bool allow_bool) {
+  if (!allow_bool && PyBool_Check(value.ptr()))
+    raise<TypeError>(what, name, " must be an integer, not a bool");
+  if (!PyIndex_Check(value.ptr()))
+    raise<TypeError>(what, name, " must be an integer: got ", python_type_name(value));
+  const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
+  if (!number.is_valid()) throw_python_error();
+  int overflow = 0;
+  const long long result = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) return std::nullopt;
+  if (result == -1 && PyErr_Occurred() != nullptr) throw_python_error();
+  return static_cast<Index>(result);
+}
+
+namespace {
+
+bool is_zero(nb::handle number) {
+  const int truth = PyObject_IsTrue(number.ptr());
+  if (truth < 0) throw_python_error();
+  return truth == 0;
+}
+
+// The binary32 nearest to numerator / denominator, one rounding: 64 leading bits and a sticky bit decide it.
+float round_ratio(const nb::object& numerator, const nb::object& denominator) {
+  const int negative = PyObject_RichCompareBool(numerator.ptr(), nb::int_(0).ptr(), Py_LT);
+  if (negative < 0) throw_python_error();
+  const nb::object magnitude = negative == 1 ? nb::object(-numerator) : numerator;
+  const auto bits = [](const nb::object& number) {
+    return nb::cast<long long>(number.attr("bit_length")());
+  };
+  const long long shift = 66 - (bits(magnitude) - bits(denominator));
+  const nb::object scaled = shift >= 0 ? magnitude << nb::int_(shift) : magnitude;
+  const nb::object divisor = shift >= 0 ? denominator : denominator << nb::int_(-shift);
+  const nb::object parts = nb::steal(PyNumber_Divmod(scaled.ptr(), divisor.ptr()));
+  if (!parts.is_valid()) throw_python_error();
+  nb::object quotient = parts[0];
+  const bool sticky = !is_zero(nb::object(parts[1]));
+  // 66 or 67 bits: keep 62 and fold the rest into the sticky bit.
+  const nb::object low = quotient & nb::int_(31);
+  quotient = quotient >> nb::int_(5);
+  auto leading = nb::cast<std::uint64_t>(quotient);
+  if (sticky || nb::cast<int>(low) != 0) leading |= 1;
+  // One rounding even where the result is subnormal: the value is rounded to its final precision here.
+  const long long exponent = 5 - shift;
+  const long long width = 64 - __builtin_clzll(leading | 1);
+  long long drop = width - 24;
+  if (exponent + drop < -149) drop = -149 - exponent;
+  float result;
+  if (drop >= 64) {
+    result = 0.0F;
+  } else {
+    std::uint64_t kept = leading >> drop;
+    const std::uint64_t rest = leading & ((std::uint64_t{1} << drop) - 1);
+    const std::uint64_t half = std::uint64_t{1} << (drop - 1);
+    if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
+    const long long scale = exponent + drop;
+    result = scale > 200 ? INFINITY : std::ldexp(static_cast<float>(kept), static_cast<int>(scale));
+  }
+  return negative == 1 ? -result : result;
+}
+
+nb::handle real_type() {
+  static PyObject* type = nb::object(nb::module_::import_("numbers").attr("Real")).release().ptr();
+  return type;
+}
+nb::handle integral_type() {
+  static PyObject* type = nb::object(nb::module_::import_("numbers").attr("Integral")).release().ptr();
+  return type;
+}
+
+Scalar from_integer(nb::handle number) {
+  int overflow = 0;
+  const long long small = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow == 0) {
+    if (small == -1 && PyErr_Occurred() != nullptr) throw_python_error();
+    return Scalar(static_cast<std::int64_t>(small));
+  }
+  return Scalar(Scalar::BigInteger{round_ratio(nb::borrow(number), nb::int_(1))});
+}
+
+}  // namespace
+
+std::optional<Scalar> try_scalar(nb::handle value) {
+  PyObject* object = value.ptr();
+  if (PyFloat_CheckExact(object)) return Scalar(PyFloat_AS_DOUBLE(object));
+  if (PyBool_Check(object)) return Scalar(object == Py_True);
+  if (PyLong_Check(object)) return from_integer(value);
+  const int is_real = PyObject_IsInstance(object, real_type().ptr());
+  if (is_real < 0) throw_python_error();
+  if (is_real == 0) return std::nullopt;
+  const int is_integral = PyObject_IsInstance(object, integral_type().ptr());
+  if (is_integral < 0) throw_python_error();
+  if (is_integral == 1) {
+    const nb::object number = nb::steal(PyNumber_Index(object));
+    if (!number.is_valid()) throw_python_error();
+    return from_integer(number);
+  }
+  if (!PyFloat_Check(object) && nb::hasattr(value, "numerator") && nb::hasattr(value, "denominator")) {
+    const nb::object numerator = value.attr("numerator");
+    if (is_zero(numerator)) return Scalar(0.0);
+    return Scalar(round_ratio(numerator, nb::object(value.attr("denominator"))));
+  }
+  const double number = PyFloat_AsDouble(object);
+  if (number == -1.0 && PyErr_Occurred() != nullptr) throw_python_error();
+  return Scalar(number);
+}
+
+Scalar to_scalar(nb::handle value, std::string_view what, std::string_view name) {
+  if (const auto scalar = try_scalar(value)) return *scalar;
+  raise<TypeError>(what, name, " must be a real number: got ", python_type_name(value));
+}
+
+nb::object from_scalar(const Scalar& value) {
+  if (value.is_bool()) return nb::bool_(value.as_bool());
+  if (const auto integer = value.as_integer()) return nb::int_(*integer);
+  return nb::float_(value.to_binary64());
+}
+
+bool to_bool(nb::handle value, std::string_view what, std::string_view name) {
+  if (value.ptr() == Py_True) return true;
+  if (value.ptr() == Py_False) return false;
+  raise<TypeError>(what, name, " must be a bool: got ", python_type_name(value), "; use True or False");
+}
+
+namespace {
+
+template <class E>
+bool translate(const Error& error, PyObject* type) {
+  if (dynamic_cast<const E*>(&error) == nullptr) return false;
+  PyErr_SetString(type, error.what());
+  return true;
+}
+
+void set_os_error(const OSError& error) {
+  // OSError(errno, text, filename) picks the subclass (FileExistsError, …) from errno.
+  const nb::object filename =
+      error.path().empty() ? nb::none() : nb::object(nb::str(error.path().c_str(), error.path().size()));
+  const nb::object arguments = nb::make_tuple(error.code(), nb::str(error.what()), filename);
+  PyErr_SetObject(PyExc_OSError, arguments.ptr());
+}
+
+}  // namespace
+
+void install_error_translation() {
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const OSError& error) {
+      set_os_error(error);
+    } catch (const Error& error) {
+      // Derived types first.
+      if (translate<IndexError>(error, PyExc_IndexError) || translate<KeyError>(error, PyExc_KeyError) ||
+          translate<LookupError>(error, PyExc_LookupError) ||
+          translate<NotImplementedError>(error, PyExc_NotImplementedError) ||
+          translate<TypeError>(error, PyExc_TypeError) || translate<ValueError>(error, PyExc_ValueError) ||
+          translate<OverflowError>(error, PyExc_OverflowError) ||
+          translate<MemoryError>(error, PyExc_MemoryError) || translate<BufferError>(error, PyExc_BufferError) ||
+          translate<AttributeError>(error, PyExc_AttributeError))
+        return;
+      PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+  });
+}
+
+}  // namespace orlop::bindings

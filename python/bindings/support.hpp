@@ -1,0 +1,94 @@
+// What every binding file shares: casters of counted handles, conversion of Python numbers, the collector's slots.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string_view>
+
+#include "orlop/base/error.hpp"
+#include "orlop/base/object.hpp"
+#include "orlop/base/scalar.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace nanobind::detail {
+
+/// A counted handle: the Python object is the counted object itself; null is None.
+template <class T>
+struct type_caster<orlop::Ref<T>> {
+  using Caster = make_caster<T>;
+  static constexpr bool IsClass = true;
+  NB_TYPE_CASTER(orlop::Ref<T>, Caster::Name)
+
+  bool from_python(handle src, uint32_t flags, cleanup_list* cleanup) noexcept {
+    Caster caster;
+    if (!caster.from_python(src, flags, cleanup)) return false;
+    value = Value(caster.operator T*());
+    return true;
+  }
+
+  static handle from_cpp(const orlop::Ref<T>& value, rv_policy, cleanup_list* cleanup) noexcept {
+    if (!value) return none().release();
+    if (PyObject* owner = value->python_object()) return handle(owner).inc_ref();
+    return Caster::from_cpp(value.get(), rv_policy::take_ownership, cleanup);
+  }
+};
+
+}  // namespace nanobind::detail
+
+namespace orlop::bindings {
+
+/// The class annotation of every counted type: Python takes the count over.
+template <class T>
+nb::intrusive_ptr<T> counted() {
+  return nb::intrusive_ptr<T>([](T* object, PyObject* owner) noexcept { object->set_python_object(owner); });
+}
+
+/// tp_traverse and tp_clear for counted types (see Object::visit_references).
+extern PyType_Slot collector_slots[];
+
+/// Python's integer-index protocol. A bool is a TypeError unless `allow_bool`; an integer beyond 64 bits is
+/// the error `E`. `what` names the call and `name` the argument in messages.
+template <class E = OverflowError>
+Index to_index(nb::handle value, std::string_view what, std::string_view name, bool allow_bool = false);
+
+/// A real number (numbers.Real, bool included), or TypeError.
+Scalar to_scalar(nb::handle value, std::string_view what, std::string_view name);
+/// The same, or nothing where the value is no real number.
+std::optional<Scalar> try_scalar(nb::handle value);
+nb::object from_scalar(const Scalar& value);
+
+/// Exactly True or False, or TypeError.
+bool to_bool(nb::handle value, std::string_view what, std::string_view name);
+
+/// The name of a Python object's type, for messages.
+std::string python_type_name(nb::handle value);
+
+/// Throws the Python exception that is set.
+[[noreturn]] void throw_python_error();
+
+namespace detail {
+/// The value through `__index__`, or nothing beyond 64 bits.
+std::optional<Index> index_protocol(nb::handle value, std::string_view what, std::string_view name, bool allow_bool);
+}  // namespace detail
+
+template <class E>
+Index to_index(nb::handle value, std::string_view what, std::string_view name, bool allow_bool) {
+  if (const auto index = detail::index_protocol(value, what, name, allow_bool)) return *index;
+  raise<E>(what, name, " leaves 64 bits; use an integer between -2**63 and 2**63 - 1");
+}
+
+/// Installs the translation of Orlop's errors into Python's exceptions.
+void install_error_translation();
+
+// One function per layer, each in the file of its name; module.cpp calls them in this order.
+void bind_dtype(nb::module_& module);
+void bind_layout(nb::module_& module);
+
+}  // namespace orlop::bindings

@@ -1,0 +1,1 @@
+"""Orlop: tensors whose place is a first-class, pluggable thing."""
