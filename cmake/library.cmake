@@ -1,0 +1,40 @@
+# liborlop, its installation and its CMake package.
+file(GLOB_RECURSE ORLOP_SOURCES CONFIGURE_DEPENDS src/*.cpp)
+file(GLOB_RECURSE ORLOP_HEADERS CONFIGURE_DEPENDS include/orlop/*.hpp)
+
+add_library(orlop SHARED ${ORLOP_SOURCES})
+add_library(orlop::orlop ALIAS orlop)
+target_sources(orlop PUBLIC FILE_SET HEADERS BASE_DIRS include FILES ${ORLOP_HEADERS})
+target_include_directories(orlop PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
+target_compile_features(orlop PUBLIC cxx_std_20)
+target_compile_definitions(orlop PRIVATE ORLOP_BUILDING)
+target_compile_options(orlop PRIVATE ${ORLOP_WARNINGS})
+target_link_libraries(orlop PRIVATE $<BUILD_INTERFACE:orlop_blas>)
+set_target_properties(
+  orlop
+  PROPERTIES CXX_VISIBILITY_PRESET hidden
+             VISIBILITY_INLINES_HIDDEN ON
+             SOVERSION ${PROJECT_VERSION_MAJOR}
+             LIBRARY_OUTPUT_DIRECTORY ${ORLOP_STAGE}
+             BUILD_WITH_INSTALL_RPATH ON
+             INSTALL_RPATH ${ORLOP_ORIGIN}
+             # Every public header compiles alone: the target all_verify_interface_header_sets proves it.
+             VERIFY_INTERFACE_HEADER_SETS ON)
+if(SKBUILD)
+  set(no_link NAMELINK_SKIP)  # a wheel holds no symbolic links
+else()
+  set_target_properties(orlop PROPERTIES VERSION ${PROJECT_VERSION})
+endif()
+
+install(
+  TARGETS orlop
+  EXPORT orlopTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${no_link}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT orlopTargets NAMESPACE orlop:: DESTINATION ${ORLOP_INSTALL_CMAKEDIR})
+include(CMakePackageConfigHelpers)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/orlopConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES cmake/orlopConfig.cmake ${CMAKE_BINARY_DIR}/orlopConfigVersion.cmake
+        DESTINATION ${ORLOP_INSTALL_CMAKEDIR})
+install(FILES LICENSE DESTINATION ${ORLOP_INSTALL_LICENSEDIR} RENAME Orlop.txt)

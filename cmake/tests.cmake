@@ -1,0 +1,12 @@
+# One GoogleTest executable for each tests/cpp/*_test.cpp.
+enable_testing()
+find_package(GTest REQUIRED)
+include(GoogleTest)
+file(GLOB ORLOP_CPP_TESTS CONFIGURE_DEPENDS tests/cpp/*_test.cpp)
+foreach(source ${ORLOP_CPP_TESTS})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE orlop GTest::gtest_main GTest::gmock)
+  target_compile_options(${name} PRIVATE ${ORLOP_WARNINGS})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
+endforeach()
