@@ -54,8 +54,8 @@ def main() -> None:
 
     def promise(what: str, count: int, limit: int, detail: str = "") -> None:
         nonlocal broken
-        broken |= count > limit
-        verdict = "ok" if count <= limit else "OVER"
+        verdict = "OVER" if count > limit else "ok" if count > 0 else "nothing found"
+        broken |= verdict != "ok"
         print(f"{what:44} {count:3}  of at most {limit:2}  {verdict:5} {detail}")
 
     virtuals = required_virtuals(sources)
