@@ -1,0 +1,148 @@
+// The kernel's system calls, and the choice of the table in force.
+#include "orlop/io/io_calls.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "io/fork.hpp"
+
+#if defined(__linux__)
+#include <linux/fs.h>
+#elif defined(__APPLE__)
+#include <sys/disk.h>
+#endif
+
+namespace orlop::inline v0::detail {
+
+static_assert(sizeof(off_t) == 8, "files larger than 2 GiB need 64-bit offsets");
+
+namespace {
+
+template <class Result>
+Result or_errno(Result result) {
+  return result < 0 ? static_cast<Result>(-errno) : result;
+}
+
+int resolve(int directory) { return directory == IoCalls::kWorkingDirectory ? AT_FDCWD : directory; }
+
+// Growing past the process's limit is a signal that ends it; as an error it can be handled.
+bool exceeds_file_limit(Index end) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+         std::cmp_greater(end, limit.rlim_cur);
+}
+
+IoCalls kernel;
+
+// Null: the kernel. Guarded by io_mutex(), and never destroyed: the session directory goes at the very end.
+std::shared_ptr<IoCalls>& replacement() {
+  static std::shared_ptr<IoCalls>& place = *std::make_unique<std::shared_ptr<IoCalls>>().release();
+  return place;
+}
+
+}  // namespace
+
+IoCalls::~IoCalls() = default;
+
+int IoCalls::open(int directory, const char* path, int flags, unsigned mode) {
+  return or_errno(::openat(resolve(directory), path, flags, mode));
+}
+
+int IoCalls::close(int descriptor) { return or_errno(::close(descriptor)); }
+
+int IoCalls::stat_node(int descriptor, NodeStatus& status) {
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) return -errno;
+  status.kind = S_ISREG(found.st_mode)   ? NodeStatus::Kind::kRegular
+                : S_ISDIR(found.st_mode) ? NodeStatus::Kind::kDirectory
+                : S_ISBLK(found.st_mode) ? NodeStatus::Kind::kBlockDevice
+                                         : NodeStatus::Kind::kOther;
+  status.links = found.st_nlink;
+  status.owner = found.st_uid;
+  status.bytes = found.st_size;
+  return 0;
+}
+
+int IoCalls::geometry(int descriptor, DeviceGeometry& geometry) {
+#if defined(__linux__)
+  int logical = 0;
+  unsigned physical = 0;
+  if (::ioctl(descriptor, BLKGETSIZE64, &geometry.capacity_bytes) != 0 ||
+      ::ioctl(descriptor, BLKSSZGET, &logical) != 0 || ::ioctl(descriptor, BLKPBSZGET, &physical) != 0)
+    return -errno;
+  geometry.logical_block_size = static_cast<std::uint64_t>(std::max(logical, 0));
+  geometry.physical_block_size = physical;
+  return 0;
+#elif defined(__APPLE__)
+  std::uint64_t blocks = 0;
+  std::uint32_t logical = 0;
+  std::uint32_t physical = 0;
+  if (::ioctl(descriptor, DKIOCGETBLOCKCOUNT, &blocks) != 0 ||
+      ::ioctl(descriptor, DKIOCGETBLOCKSIZE, &logical) != 0 ||
+      ::ioctl(descriptor, DKIOCGETPHYSICALBLOCKSIZE, &physical) != 0)
+    return -errno;
+  if (__builtin_mul_overflow(blocks, logical, &geometry.capacity_bytes)) return -EOVERFLOW;
+  geometry.logical_block_size = logical;
+  geometry.physical_block_size = physical;
+  return 0;
+#else
+  static_cast<void>(descriptor);
+  static_cast<void>(geometry);
+  return -ENOSYS;
+#endif
+}
+
+Index IoCalls::pread(int descriptor, void* data, std::size_t bytes, Index offset) {
+  return or_errno<Index>(::pread(descriptor, data, std::min(bytes, kTransferLimit), offset));
+}
+
+Index IoCalls::pwrite(int descriptor, const void* data, std::size_t bytes, Index offset) {
+  return or_errno<Index>(::pwrite(descriptor, data, std::min(bytes, kTransferLimit), offset));
+}
+
+int IoCalls::reserve(int descriptor, Index offset, Index bytes) {
+  if (exceeds_file_limit(offset + bytes)) return -EFBIG;
+#if defined(__linux__)
+  return or_errno(::fallocate(descriptor, 0, offset, bytes));
+#else
+  return -EOPNOTSUPP;
+#endif
+}
+
+int IoCalls::truncate(int descriptor, Index length) { return or_errno(::ftruncate(descriptor, length)); }
+
+int IoCalls::rename(const char* from, const char* to) { return or_errno(::rename(from, to)); }
+
+int IoCalls::unlink(int directory, const char* path, bool directory_itself) {
+  return or_errno(::unlinkat(resolve(directory), path, directory_itself ? AT_REMOVEDIR : 0));
+}
+
+int IoCalls::probe_lock(int descriptor) { return or_errno(::flock(descriptor, LOCK_EX | LOCK_NB)); }
+
+std::shared_ptr<IoCalls> io_calls() {
+  const std::lock_guard lock(io_mutex());
+  if (replacement()) return replacement();
+  return {std::shared_ptr<void>(), &kernel};  // nothing to count: the kernel stays
+}
+
+ScopedIoCalls::ScopedIoCalls(std::shared_ptr<IoCalls> calls) : previous_(std::move(calls)) {
+  const std::lock_guard lock(io_mutex());
+  std::swap(replacement(), previous_);
+}
+
+ScopedIoCalls::~ScopedIoCalls() {
+  const std::lock_guard lock(io_mutex());
+  std::swap(replacement(), previous_);
+}
+
+}  // namespace orlop::inline v0::detail

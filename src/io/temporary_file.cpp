@@ -1,0 +1,140 @@
+// A temporary file's life: lazy creation, transfers through the descriptor cache, removal by its owner only.
+#include "orlop/io/temporary_file.hpp"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "io/descriptor_cache.hpp"
+#include "io/fork.hpp"
+#include "orlop/io/session_directory.hpp"
+
+namespace orlop::inline v0::detail {
+
+/// Holds the file open for one transfer.
+class TemporaryFile::Use {
+ public:
+  Use(const TemporaryFile& file, std::string_view operation, Index bytes, Index offset)
+      : file_(file), calls_(io_calls()) {
+    file.require_present();
+    descriptor_ = acquire_descriptor(*calls_, file.cached_, file.path_);
+    if (descriptor_ < 0)
+      raise_os_error(file.what_, text("open for ", operation), -descriptor_, file.path_, bytes, offset);
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() { release_descriptor(*calls_, file_.cached_); }
+
+  [[nodiscard]] IoTarget target() const { return {*calls_, descriptor_, file_.what_, file_.path_}; }
+
+ private:
+  const TemporaryFile& file_;
+  std::shared_ptr<IoCalls> calls_;
+  int descriptor_;
+};
+
+namespace {
+
+constexpr int kMakeNew = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+std::string next_name() {
+  static std::atomic<std::uint64_t> count{0};
+  return text("storage-", count.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace
+
+void TemporaryFile::check_name(std::string_view name) {
+  constexpr std::string_view forbidden{"/\0", 2};
+  if (name.empty() || name == "." || name == ".." || name.find_first_of(forbidden) != std::string_view::npos)
+    raise<ValueError>(
+        "FileBacked", "filename must be a bare file name: got '", name,
+        "'; use a name that is not empty, '.' or '..' and has no '/' and no NUL, or leave it out");
+}
+
+TemporaryFile::TemporaryFile(std::string_view what, std::optional<std::string> name)
+    : what_(what), owner_(process_id()) {
+  if (!name) return;
+  check_name(*name);
+  name_ = *std::move(name);
+}
+
+TemporaryFile::~TemporaryFile() {
+  try {
+    remove();
+  } catch (const Error&) {
+    // The file stays until the session directory goes; the descriptor must not.
+    discard_descriptor(*io_calls(), cached_);
+  }
+}
+
+bool TemporaryFile::is_inherited() const noexcept { return owner_ != process_id(); }
+
+void TemporaryFile::require_owner() const {
+  if (is_inherited())
+    raise<RuntimeError>(what_, "storage made before a fork belongs to the parent process ", owner_,
+                        ": process ", process_id(), " may only read it; make new storage here");
+}
+
+void TemporaryFile::require_present() const {
+  if (removed_.load(std::memory_order_acquire))
+    raise<RuntimeError>(what_, "storage is released: its file is gone");
+  if (!is_created()) raise<RuntimeError>(what_, "storage is empty: no file was made yet");
+}
+
+void TemporaryFile::create() {
+  if (is_created()) return;
+  require_owner();
+  const std::lock_guard lock(creation_);
+  if (is_created()) return;
+  const std::string directory = session_directory();
+  const auto calls = io_calls();
+  int descriptor = -EEXIST;
+  const int attempts = name_.empty() ? 1000 : 1;  // a chosen name may look like a generated one
+  for (int attempt = 0; attempt < attempts && descriptor == -EEXIST; ++attempt) {
+    path_ = text(directory, '/', name_.empty() ? next_name() : name_);
+    descriptor = open_making_room(*calls, path_, kMakeNew, 0600);
+  }
+  if (descriptor < 0) raise_os_error(what_, "create", -descriptor, path_);
+  if (adopt_descriptor(*calls, cached_, descriptor) >= 0) release_descriptor(*calls, cached_);
+  created_.store(true, std::memory_order_release);
+}
+
+void TemporaryFile::read(std::span<std::byte> data, Index offset) const {
+  const Use use(*this, "read", static_cast<Index>(data.size()), offset);
+  read_fully(use.target(), data, offset);
+}
+
+void TemporaryFile::write(std::span<const std::byte> data, Index offset, WriteProgress* progress) {
+  require_owner();
+  const Use use(*this, "write", static_cast<Index>(data.size()), offset);
+  write_fully(use.target(), data, offset, progress);
+}
+
+void TemporaryFile::grow(Index length, Index bytes) {
+  require_owner();
+  create();
+  const Use use(*this, "reserve", bytes, length);
+  truncate_to(use.target(), length);
+  reserve_fully(use.target(), length, bytes);
+}
+
+void TemporaryFile::shrink(Index length) {
+  require_owner();
+  const Use use(*this, "truncate", 0, length);
+  truncate_to(use.target(), length);
+}
+
+void TemporaryFile::remove() {
+  const auto calls = io_calls();
+  if (is_created() && !is_inherited() && !removed_.load(std::memory_order_acquire)) {
+    const int result =
+        uninterrupted([&] { return calls->unlink(IoCalls::kWorkingDirectory, path_.c_str(), false); });
+    if (result < 0 && result != -ENOENT) raise_os_error(what_, "unlink", -result, path_);
+  }
+  removed_.store(true, std::memory_order_release);
+  discard_descriptor(*calls, cached_);
+}
+
+}  // namespace orlop::inline v0::detail

@@ -1,0 +1,120 @@
+// The retry loop, block reservation and the texts of I/O errors.
+#include "orlop/io/transfer.hpp"
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+namespace orlop::inline v0::detail {
+
+namespace {
+
+// generic_category's text is strerror's, without its shared buffer.
+std::string reason(int code) { return text(std::generic_category().message(code), " (errno ", code, ")"); }
+
+std::string_view advice(int code) {
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return "; free space or raise the limit there, or choose another place with ORLOP_TMPDIR";
+    case EMFILE:
+    case ENFILE:
+      return "; close other files or raise the limit of open files";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; give this user access, or choose another place with ORLOP_TMPDIR";
+    default:
+      return "; check the device and the file system";
+  }
+}
+
+bool refuses_before_changing(Index result) {
+  return result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EINTR;
+}
+
+// `attempt(done)` moves bytes from position `done` on and returns the result of its one call.
+template <class Attempt>
+void transfer_fully(const IoTarget& target, std::string_view operation, Index bytes, Index offset,
+                    Attempt attempt) {
+  Index done = 0;
+  while (done < bytes) {
+    const Index result = attempt(done);
+    if (result == -EINTR) continue;
+    if (result < 0)
+      raise_os_error(target.what, operation, static_cast<int>(-result), target.path, bytes, offset, done);
+    if (result == 0)
+      raise<RuntimeError>(target.what, operation, " at offset ", offset, " of '", target.path,
+                          "' ended early: completed ", done, " of ", bytes,
+                          " bytes; the file must not be shortened from outside");
+    done += result;
+  }
+}
+
+void write_zeros(const IoTarget& target, Index offset, Index bytes) {
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(std::min<Index>(bytes, Index{1} << 20)));
+  transfer_fully(target, "write", bytes, offset, [&](Index done) {
+    const auto size =
+        static_cast<std::size_t>(std::min<Index>(bytes - done, static_cast<Index>(zeros.size())));
+    return target.calls.pwrite(target.descriptor, zeros.data(), size, offset + done);
+  });
+}
+
+}  // namespace
+
+void read_fully(const IoTarget& target, std::span<std::byte> data, Index offset) {
+  transfer_fully(target, "read", static_cast<Index>(data.size()), offset, [&](Index done) {
+    const auto rest = data.subspan(static_cast<std::size_t>(done));
+    return target.calls.pread(target.descriptor, rest.data(), std::min(rest.size(), IoCalls::kTransferLimit),
+                              offset + done);
+  });
+}
+
+void write_fully(const IoTarget& target, std::span<const std::byte> data, Index offset,
+                 WriteProgress* progress) {
+  transfer_fully(target, "write", static_cast<Index>(data.size()), offset, [&](Index done) {
+    const auto rest = data.subspan(static_cast<std::size_t>(done));
+    const Index result = target.calls.pwrite(target.descriptor, rest.data(),
+                                             std::min(rest.size(), IoCalls::kTransferLimit), offset + done);
+    if (progress != nullptr) {
+      progress->completed = done + std::max<Index>(result, 0);
+      progress->may_have_changed |= result != 0 && !refuses_before_changing(result);
+    }
+    return result;
+  });
+}
+
+void reserve_fully(const IoTarget& target, Index length, Index bytes) {
+  if (bytes == 0) return;
+  try {
+    const int result = uninterrupted([&] { return target.calls.reserve(target.descriptor, length, bytes); });
+    if (result == -EOPNOTSUPP || result == -ENOSYS)
+      write_zeros(target, length, bytes);
+    else if (result < 0)
+      raise_os_error(target.what, "reserve", -result, target.path, bytes, length);
+  } catch (...) {
+    // Best effort: the carrier keeps its own count, and the bytes beyond it are never read.
+    uninterrupted([&] { return target.calls.truncate(target.descriptor, length); });
+    throw;
+  }
+}
+
+void truncate_to(const IoTarget& target, Index length) {
+  const int result = uninterrupted([&] { return target.calls.truncate(target.descriptor, length); });
+  if (result < 0) raise_os_error(target.what, "truncate", -result, target.path, 0, length);
+}
+
+void raise_os_error(std::string_view what, std::string_view operation, int code, const std::string& path,
+                    Index bytes, Index offset, Index completed) {
+  throw OSError(code, path,
+                message(what, operation, " of ", bytes, " bytes at offset ", offset, " of '", path,
+                        "' failed after ", completed, " bytes: ", reason(code), advice(code)));
+}
+
+void raise_os_error(std::string_view what, std::string_view operation, int code, const std::string& path) {
+  throw OSError(code, path,
+                message(what, operation, " of '", path, "' failed: ", reason(code), advice(code)));
+}
+
+}  // namespace orlop::inline v0::detail
