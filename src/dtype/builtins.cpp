@@ -1,4 +1,5 @@
 // The built-in descriptors: constant addresses, contents constructed once in registration order.
+#include <array>
 #include <memory>
 
 #include "orlop/dtype/compound.hpp"
@@ -15,7 +16,11 @@ constinit Builtin<DTypeCategory> any, floating, integer;
 constinit Builtin<SimpleDType> bool8, int32, int8, float32, float64, e8m0, e5m2, e4m3, e3m2, e2m3, e2m1;
 constinit Builtin<BlockScaledDType> mxfp8_e4m3, mxfp8_e5m2, mxint8, mxfp6_e3m2, mxfp6_e2m3, mxfp4, nvfp4;
 
+std::array<const DType*, 21> in_order{};
+
 }  // namespace
+
+std::span<const DType* const> builtin_dtypes() noexcept { return in_order; }
 
 namespace dtypes {
 constinit const DTypeCategory& Any = any.value;
@@ -45,14 +50,17 @@ namespace detail {
 
 BuiltinConstruction::BuiltinConstruction() {
   static const bool done = [] {
-    const auto build = []<class T>(Builtin<T>& place, StorageType storage_type, const char* name,
-                                   typename T::Options options) {
+    std::size_t count = 0;
+    const auto build = [&]<class T>(Builtin<T>& place, StorageType storage_type, const char* name,
+                                    typename T::Options options) {
       DType& dtype = *std::construct_at(&place.value, name, std::move(options));
       dtype.storage_type_ = storage_type;
       const Structure structure = dtype.structure();
       DTypeRegistry::instance().add(dtype, dtype.is_compound() ? &structure : nullptr);
+      in_order.at(count++) = &dtype;
     };
-    const auto category = [&](Builtin<DTypeCategory>& place, const char* name, CategoryRef above, bool opaque) {
+    const auto category = [&](Builtin<DTypeCategory>& place, const char* name, CategoryRef above,
+                              bool opaque) {
       build(place, StorageType::other, name, {.supertype = above, .opaque_storage = opaque});
     };
     const auto simple = [&](Builtin<SimpleDType>& place, const char* name, Index bits, CategoryRef above,

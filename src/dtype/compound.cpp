@@ -11,10 +11,12 @@ void append_reference(Structure& structure, const DType& dtype) {
   structure.open().string(dtype.name()).append(dtype.structure()).close();
 }
 
-CompoundDType::Options block_scaled_planes(const std::string& name, const BlockScaledDType::Options& options) {
+CompoundDType::Options block_scaled_planes(const std::string& name,
+                                           const BlockScaledDType::Options& options) {
   constexpr std::string_view what = "BlockScaledDType";
   if (!options.element)
-    raise<TypeError>(what, "element of '", name, "' must be a SimpleDType: got none; use one such as DType.E2M1");
+    raise<TypeError>(what, "element of '", name,
+                     "' must be a SimpleDType: got none; use one such as DType.E2M1");
   if (options.levels.empty())
     raise<ValueError>(what, "'", name, "' needs at least one level: got none; give a Level(scale, block)");
   CompoundDType::Options planes{.supertype = dtypes::Any, .simple_types = {options.element}};
@@ -38,9 +40,11 @@ CompoundDType::CompoundDType(std::string name, Options options)
   constexpr std::string_view what = "CompoundDType";
   if (this->name().empty()) raise<ValueError>(what, "name must be a non-empty str: got ''; name the dtype");
   if (simple_types_.empty())
-    raise<ValueError>(what, "'", this->name(), "' needs at least one simple dtype: got none; name its planes");
+    raise<ValueError>(what, "'", this->name(),
+                      "' needs at least one simple dtype: got none; name its planes");
   for (const SimpleRef plane : simple_types_)
-    if (!plane) raise<TypeError>(what, "simple_types of '", this->name(), "' must be SimpleDType descriptors");
+    if (!plane)
+      raise<TypeError>(what, "simple_types of '", this->name(), "' must be SimpleDType descriptors");
   for (const auto& rule : representation_rules_)
     if (!rule) raise<TypeError>(what, "representation_rules of '", this->name(), "' must be rules");
 }

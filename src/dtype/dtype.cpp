@@ -36,7 +36,8 @@ DType::~DType() = default;
 
 std::vector<const DTypeCategory*> DType::supertypes() const {
   std::vector<const DTypeCategory*> above;
-  for (const DTypeCategory* next = supertype_; next != nullptr; next = next->supertype()) above.push_back(next);
+  for (const DTypeCategory* next = supertype_; next != nullptr; next = next->supertype())
+    above.push_back(next);
   return above;
 }
 

@@ -23,10 +23,12 @@ LevelExtent::LevelExtent(Index level, BlockExtent extent) : level_(level), exten
 
 void LevelExtent::validate(const RepresentationValidationContext& context) const {
   const auto fail = [&](const auto&... parts) {
-    throw ValueError(text(context.logical_dtype().name(), " LevelExtent rule at level ", level_, ' ', parts...));
+    throw ValueError(
+        text(context.logical_dtype().name(), " LevelExtent rule at level ", level_, ' ', parts...));
   };
   if (level_ >= context.adjacent_count())
-    fail("has no adjacent layout: the representation has ", context.adjacent_count(), "; give it one more level");
+    fail("has no adjacent layout: the representation has ", context.adjacent_count(),
+         "; give it one more level");
   const Index source = context.level_size(level_);
   const Index target = context.level_size(level_ + 1);
   Index expected;
@@ -44,7 +46,8 @@ void LevelExtent::validate(const RepresentationValidationContext& context) const
   if (!extent)
     fail("overlaps targets or leaves holes: each of the ", target, " targets must take exactly ", expected,
          " coordinates");
-  if (*extent != expected) fail("maps ", *extent, " coordinates to each target; the rule requires ", expected);
+  if (*extent != expected)
+    fail("maps ", *extent, " coordinates to each target; the rule requires ", expected);
 }
 
 Structure LevelExtent::structure() const {

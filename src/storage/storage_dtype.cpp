@@ -26,11 +26,13 @@ const DType& validate_storage_dtype(const DType& dtype, std::string_view carrier
                                     std::span<const DType* const> accepted) {
   if (accepts_storage_dtype(dtype, accepted)) return dtype;
   if (dtype.is_compound())
-    raise<ValueError>(carrier, carrier, " cannot store compound dtype '", dtype.name(),
-                      "': one homogeneous storage cannot hold its several simple-dtype planes; multi-plane storage is "
-                      "deferred; give each plane its own carrier");
+    raise<ValueError>(
+        carrier, carrier, " cannot store compound dtype '", dtype.name(),
+        "': one homogeneous storage cannot hold its several simple-dtype planes; multi-plane storage is "
+        "deferred; give each plane its own carrier");
   if (accepted.empty()) raise<ValueError>(carrier, carrier, " accepts no dtype: got DType.", dtype.name());
-  raise<ValueError>(carrier, carrier, " dtype must be ", alternatives(accepted), ": got DType.", dtype.name());
+  raise<ValueError>(carrier, carrier, " dtype must be ", alternatives(accepted), ": got DType.",
+                    dtype.name());
 }
 
 bool accepts_storage_dtype(const DType& dtype, std::span<const DType* const> accepted) noexcept {

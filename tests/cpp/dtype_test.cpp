@@ -69,9 +69,9 @@ TEST(DType, BuiltinsFormTheTreeOfTheTable) {
   EXPECT_TRUE(dtypes::Floating.is_opaque_storage());
   EXPECT_FALSE(dtypes::Integer.is_opaque_storage());
   const std::vector<std::pair<const SimpleDType*, Index>> widths{
-      {&dtypes::Bool, 8}, {&dtypes::Int32, 32}, {&dtypes::Int8, 8}, {&dtypes::Float32, 32}, {&dtypes::Float64, 64},
-      {&dtypes::E8M0, 8}, {&dtypes::E5M2, 8},   {&dtypes::E4M3, 8}, {&dtypes::E3M2, 6},     {&dtypes::E2M3, 6},
-      {&dtypes::E2M1, 4}};
+      {&dtypes::Bool, 8},     {&dtypes::Int32, 32}, {&dtypes::Int8, 8}, {&dtypes::Float32, 32},
+      {&dtypes::Float64, 64}, {&dtypes::E8M0, 8},   {&dtypes::E5M2, 8}, {&dtypes::E4M3, 8},
+      {&dtypes::E3M2, 6},     {&dtypes::E2M3, 6},   {&dtypes::E2M1, 4}};
   for (const auto& [dtype, bits] : widths) EXPECT_EQ(dtype->bits(), bits) << dtype->name();
 }
 
@@ -108,8 +108,9 @@ TEST(DType, RegisteredKeepsTheOrder) {
 TEST(DType, RegisteringTakesANameOnce) {
   const SimpleDType& half = SimpleDType::make("Half", {.bits = 16, .supertype = dtypes::Floating});
   EXPECT_EQ(&SimpleDType::from_name("Half"), &half);
-  EXPECT_THAT(failure<ValueError>([] { SimpleDType::make("Half", {.bits = 16, .supertype = dtypes::Floating}); }),
-              HasSubstr("already registered"));
+  EXPECT_THAT(
+      failure<ValueError>([] { SimpleDType::make("Half", {.bits = 16, .supertype = dtypes::Floating}); }),
+      HasSubstr("already registered"));
 }
 
 TEST(DType, AFailedConstructionLeavesTheNameFree) {
@@ -140,9 +141,10 @@ TEST(DType, OfRacingConstructorsOneWins) {
 
 TEST(DType, StructureIsTheTreeOfItsParts) {
   EXPECT_EQ(dtypes::Any.structure().to_string(), "('str:DType', 'none', 'str:DTypeCategory', 'bool:True')");
-  EXPECT_EQ(dtypes::Bool.structure().to_string(),
-            "('str:DType', ('str:Any', 'str:DType', 'none', 'str:DTypeCategory', 'bool:True'), 'str:SimpleDType', "
-            "'int:8')");
+  EXPECT_EQ(
+      dtypes::Bool.structure().to_string(),
+      "('str:DType', ('str:Any', 'str:DType', 'none', 'str:DTypeCategory', 'bool:True'), 'str:SimpleDType', "
+      "'int:8')");
   EXPECT_THAT(dtypes::MXFP4.structure().to_string(), HasSubstr("'str:BlockScaledDType'"));
   EXPECT_NE(dtypes::E5M2.structure(), dtypes::E3M2.structure());
 }
@@ -156,7 +158,8 @@ TEST(DType, ADeepChainOfCategoriesIsSafe) {
 
 TEST(DType, ResolveReturnsTheReceiversObject) {
   EXPECT_EQ(&resolve_dtype("NVFP4", dtypes::NVFP4.structure()), &dtypes::NVFP4);
-  EXPECT_THAT(failure<LookupError>([] { (void)resolve_dtype("Absent", {}); }), HasSubstr("must be registered again"));
+  EXPECT_THAT(failure<LookupError>([] { (void)resolve_dtype("Absent", {}); }),
+              HasSubstr("must be registered again"));
   EXPECT_THAT(failure<ValueError>([] { (void)resolve_dtype("E5M2", dtypes::E2M1.structure()); }),
               HasSubstr("another structure"));
 }
@@ -220,8 +223,9 @@ TEST(BlockScaledDType, PlanesAndRulesFollowTheLevels) {
 
 TEST(BlockScaledDType, ConstructorRejectsWhatIsNoFormat) {
   EXPECT_THROW(BlockScaledDType::make("X", {}), TypeError);
-  EXPECT_THAT(failure<ValueError>([] { BlockScaledDType::make("X", {.element = dtypes::E2M1, .levels = {}}); }),
-              HasSubstr("at least one level"));
+  EXPECT_THAT(
+      failure<ValueError>([] { BlockScaledDType::make("X", {.element = dtypes::E2M1, .levels = {}}); }),
+      HasSubstr("at least one level"));
   EXPECT_THAT(failure<ValueError>([] {
                 BlockScaledDType::make(
                     "X", {.element = dtypes::E2M1, .levels = {{dtypes::E8M0, Whole}, {dtypes::E8M0, 4}}});
@@ -237,7 +241,8 @@ TEST(BlockScaledDType, OneStructureHasOneName) {
               }),
               HasSubstr("'MXFP4' already describes"));
   EXPECT_THROW((void)DType::from_name("Mine"), LookupError);
-  EXPECT_EQ(BlockScaledDType::make("Mine", {.element = dtypes::E2M1, .levels = {{dtypes::E8M0, 64}}}).name(), "Mine");
+  EXPECT_EQ(BlockScaledDType::make("Mine", {.element = dtypes::E2M1, .levels = {{dtypes::E8M0, 64}}}).name(),
+            "Mine");
 }
 
 // A context with given level sizes and preimages.
@@ -248,7 +253,9 @@ class Facts final : public RepresentationValidationContext {
   [[nodiscard]] const DType& logical_dtype() const override { return dtypes::NVFP4; }
   [[nodiscard]] std::span<const DTypeRef> storage_dtypes() const override { return {}; }
   [[nodiscard]] Index adjacent_count() const override { return static_cast<Index>(preimages_.size()); }
-  [[nodiscard]] Index level_size(Index level) const override { return sizes_[static_cast<std::size_t>(level)]; }
+  [[nodiscard]] Index level_size(Index level) const override {
+    return sizes_[static_cast<std::size_t>(level)];
+  }
   [[nodiscard]] std::optional<Index> uniform_preimage_extent(Index edge) const override {
     return preimages_[static_cast<std::size_t>(edge)];
   }
@@ -275,7 +282,8 @@ TEST(LevelExtent, SaysWhatIsWrong) {
   EXPECT_THAT(says(LevelExtent(0, Whole), Facts({8, 2}, {4})), HasSubstr("complete source level"));
   EXPECT_THAT(says(LevelExtent(0, 3), Facts({8, 2}, {4})), HasSubstr("requires target cardinality"));
   EXPECT_THAT(says(LevelExtent(0, 4), Facts({8, 4}, {2})), HasSubstr("requires target cardinality"));
-  EXPECT_THAT(says(LevelExtent(0, 4), Facts({8, 2}, {std::nullopt})), HasSubstr("overlaps targets or leaves holes"));
+  EXPECT_THAT(says(LevelExtent(0, 4), Facts({8, 2}, {std::nullopt})),
+              HasSubstr("overlaps targets or leaves holes"));
   EXPECT_THAT(says(LevelExtent(0, Whole), Facts({8, 1}, {std::nullopt})),
               HasSubstr("overlaps targets or leaves holes"));
   EXPECT_THROW(LevelExtent(-1, 4), ValueError);
@@ -298,7 +306,8 @@ TEST(StorageDtype, ValidateNamesTheAcceptedDescriptors) {
     return failure<ValueError>(
         [&] { (void)validate_storage_dtype(dtype, "CPU", std::span(accepted).subspan(0, count)); });
   };
-  EXPECT_THAT(said(dtypes::Float64, 3), HasSubstr("CPU dtype must be DType.Float32, DType.Int32, or DType.Bool"));
+  EXPECT_THAT(said(dtypes::Float64, 3),
+              HasSubstr("CPU dtype must be DType.Float32, DType.Int32, or DType.Bool"));
   EXPECT_THAT(said(dtypes::Float64, 2), HasSubstr("CPU dtype must be DType.Float32 or DType.Int32:"));
   EXPECT_THAT(said(dtypes::Floating, 1), HasSubstr("CPU dtype must be DType.Float32:"));
   EXPECT_THAT(said(dtypes::Float32, 0), HasSubstr("accepts no dtype"));

@@ -23,7 +23,8 @@ class ORLOP_API CompoundDType : public DType {
   [[nodiscard]] std::span<const SimpleRef> simple_types() const noexcept { return simple_types_; }
   /// The number of planes, each in a carrier of its own.
   [[nodiscard]] Index num_carriers() const noexcept { return static_cast<Index>(simple_types_.size()); }
-  [[nodiscard]] std::span<const Ref<const RepresentationRule>> representation_rules() const noexcept override {
+  [[nodiscard]] std::span<const Ref<const RepresentationRule>> representation_rules()
+      const noexcept override {
     return representation_rules_;
   }
 
@@ -69,8 +70,8 @@ class ORLOP_API BlockScaledDType : public CompoundDType {
     SimpleRef element;
     std::vector<Level> levels;
   };
-  /// Registers a format. Errors: TypeError without an element; ValueError: no level, a Whole level that is not the last,
-  /// the name, or a structure that already has a name.
+  /// Registers a format. Errors: TypeError without an element; ValueError: no level, a Whole level that is
+  /// not the last, the name, or a structure that already has a name.
   static const BlockScaledDType& make(std::string name, Options options);
   [[nodiscard]] static std::vector<const BlockScaledDType*> registered();
   [[nodiscard]] static const BlockScaledDType& from_name(std::string_view name);

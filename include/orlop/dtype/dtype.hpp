@@ -78,8 +78,12 @@ class ORLOP_API DType {
   [[nodiscard]] static const DType& from_name(std::string_view name);
 
   /// The Python object of this descriptor, or null; for the bindings.
-  [[nodiscard]] _object* python_object() const noexcept { return python_object_.load(std::memory_order_acquire); }
-  void set_python_object(_object* object) const noexcept { python_object_.store(object, std::memory_order_release); }
+  [[nodiscard]] _object* python_object() const noexcept {
+    return python_object_.load(std::memory_order_acquire);
+  }
+  void set_python_object(_object* object) const noexcept {
+    python_object_.store(object, std::memory_order_release);
+  }
 
  protected:
   enum class Kind : std::uint8_t { category, simple, compound };
@@ -95,7 +99,8 @@ class ORLOP_API DType {
  private:
   friend struct detail::BuiltinConstruction;
   friend ORLOP_API const DType& publish(std::unique_ptr<DType> draft);
-  friend ORLOP_API const DType& publish(std::unique_ptr<DType> draft, Structure extension, _object* python_object);
+  friend ORLOP_API const DType& publish(std::unique_ptr<DType> draft, Structure extension,
+                                        _object* python_object);
 
   Kind kind_;
   bool is_opaque_storage_;
@@ -160,8 +165,8 @@ class ORLOP_API SimpleDType : public DType {
     Index bits = 0;
     CategoryRef supertype = {};
   };
-  /// Registers a new simple dtype: `SimpleDType::make("Float16", {.bits = 16, .supertype = dtypes::Floating})`.
-  /// Errors: TypeError without a supertype; ValueError for the name or for bits < 1.
+  /// Registers a new simple dtype: `SimpleDType::make("Float16", {.bits = 16, .supertype =
+  /// dtypes::Floating})`. Errors: TypeError without a supertype; ValueError for the name or for bits < 1.
   static const SimpleDType& make(std::string name, Options options);
   [[nodiscard]] static std::vector<const SimpleDType*> registered();
   [[nodiscard]] static const SimpleDType& from_name(std::string_view name);
@@ -183,7 +188,8 @@ ORLOP_API const DType& publish(std::unique_ptr<DType> draft);
 ORLOP_API const DType& publish(std::unique_ptr<DType> draft, Structure extension, _object* python_object);
 
 namespace detail {
-/// Opens the protected constructors to the two ways that publish what they build: make_dtype and the bindings.
+/// Opens the protected constructors to the two ways that publish what they build: make_dtype and the
+/// bindings.
 template <class T>
 struct Draft final : T {
   template <class... Args>
@@ -212,6 +218,9 @@ struct ORLOP_API BuiltinConstruction {
 };
 static const BuiltinConstruction builtin_construction;
 }  // namespace detail
+
+/// Every built-in, in registration order.
+[[nodiscard]] ORLOP_API std::span<const DType* const> builtin_dtypes() noexcept;
 
 /// The built-in descriptors (M104, M206).
 namespace dtypes {
@@ -242,5 +251,7 @@ extern ORLOP_API const BlockScaledDType& NVFP4;
 
 template <class T>
 struct std::hash<orlop::DescriptorRef<T>> {
-  std::size_t operator()(orlop::DescriptorRef<T> dtype) const noexcept { return std::hash<const T*>()(dtype.get()); }
+  std::size_t operator()(orlop::DescriptorRef<T> dtype) const noexcept {
+    return std::hash<const T*>()(dtype.get());
+  }
 };

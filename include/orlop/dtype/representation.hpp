@@ -51,8 +51,8 @@ class ORLOP_API RepresentationValidationContext {
   [[nodiscard]] virtual Index adjacent_count() const = 0;
   /// The number of coordinates of a level, 0 ≤ level ≤ adjacent_count().
   [[nodiscard]] virtual Index level_size(Index level) const = 0;
-  /// How many coordinates of level `edge` map to each one of level `edge + 1` by adjacent layout `edge`; nothing
-  /// where that differs or a coordinate is missed (M309).
+  /// How many coordinates of level `edge` map to each one of level `edge + 1` by adjacent layout `edge`;
+  /// nothing where that differs or a coordinate is missed (M309).
   [[nodiscard]] virtual std::optional<Index> uniform_preimage_extent(Index edge) const = 0;
 };
 

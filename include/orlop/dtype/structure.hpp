@@ -12,8 +12,8 @@
 
 namespace orlop::inline v0 {
 
-/// The items of one tuple of M111's tree: leaves such as `int:5` or `str:x`, and nested tuples between `open` and
-/// `close`. Two descriptors mean the same exactly when their structures are equal.
+/// The items of one tuple of M111's tree: leaves such as `int:5` or `str:x`, and nested tuples between `open`
+/// and `close`. Two descriptors mean the same exactly when their structures are equal.
 class ORLOP_API Structure {
  public:
   enum class Token : std::uint8_t { open, close, leaf };

@@ -10,8 +10,8 @@
 
 namespace orlop::inline v0 {
 
-/// Returns `dtype` where it is one of `accepted`. Otherwise ValueError: naming what `carrier` accepts, or, for a
-/// compound dtype, that homogeneous storage cannot hold its planes (multi-plane storage is deferred).
+/// Returns `dtype` where it is one of `accepted`. Otherwise ValueError: naming what `carrier` accepts, or,
+/// for a compound dtype, that homogeneous storage cannot hold its planes (multi-plane storage is deferred).
 ORLOP_API const DType& validate_storage_dtype(const DType& dtype, std::string_view carrier,
                                               std::span<const DType* const> accepted);
 

@@ -1,0 +1,31 @@
+"""The carriers and what describes their slots; every name loads on first use."""
+
+_EXPORTS = {
+    "BlockScaledDType": "orlop.carriers.dtype",
+    "CompoundDType": "orlop.carriers.dtype",
+    "DType": "orlop.carriers.dtype",
+    "DTypeCategory": "orlop.carriers.dtype",
+    "Level": "orlop.carriers.dtype",
+    "LevelExtent": "orlop.carriers.dtype",
+    "RepresentationRule": "orlop.carriers.dtype",
+    "RepresentationValidationContext": "orlop.carriers.dtype",
+    "SimpleDType": "orlop.carriers.dtype",
+    "SymbolicBits": "orlop.carriers.dtype",
+    "Whole": "orlop.carriers.dtype",
+    "WholeExtent": "orlop.carriers.dtype",
+}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name):
+    home = _EXPORTS.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(__import__(home, fromlist=[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
