@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "orlop/base/blocking.hpp"
+
 namespace orlop::bindings {
 
 namespace {
@@ -225,6 +227,15 @@ void install_error_translation() {
       PyErr_SetString(PyExc_RuntimeError, error.what());
     }
   });
+}
+
+void install_interpreter_release() {
+  orlop::detail::install_blocking_hooks(
+      {[]() noexcept -> void* {
+         if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return nullptr;
+         return PyEval_SaveThread();
+       },
+       [](void* state) noexcept { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }});
 }
 
 }  // namespace orlop::bindings

@@ -86,9 +86,12 @@ Index to_index(nb::handle value, std::string_view what, std::string_view name, b
 
 /// Installs the translation of Orlop's errors into Python's exceptions.
 void install_error_translation();
+/// Lets the interpreter go in every BlockingScope.
+void install_interpreter_release();
 
 // One function per layer, each in the file of its name; module.cpp calls them in this order.
 void bind_dtype(nb::module_& module);
 void bind_layout(nb::module_& module);
+void bind_io(nb::module_& module);
 
 }  // namespace orlop::bindings

@@ -1,0 +1,18 @@
+// The installed hooks around waits.
+#include "orlop/base/blocking.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+detail::BlockingHooks installed{nullptr, nullptr};
+}  // namespace
+
+BlockingScope::BlockingScope() noexcept : state_(installed.begin != nullptr ? installed.begin() : nullptr) {}
+
+BlockingScope::~BlockingScope() {
+  if (state_ != nullptr) installed.end(state_);
+}
+
+void detail::install_blocking_hooks(BlockingHooks hooks) noexcept { installed = hooks; }
+
+}  // namespace orlop::inline v0
