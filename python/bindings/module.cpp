@@ -13,6 +13,8 @@ NB_MODULE(_core, module) {
          Py_DECREF(object);
        }});
   install_error_translation();
+  install_interpreter_release();
   bind_dtype(module);
   bind_layout(module);
+  bind_io(module);
 }

@@ -63,7 +63,7 @@ TemporaryFile::TemporaryFile(std::string_view what, std::optional<std::string> n
 TemporaryFile::~TemporaryFile() {
   try {
     remove();
-  } catch (const Error&) {
+  } catch (...) {
     // The file stays until the session directory goes; the descriptor must not.
     discard_descriptor(*io_calls(), cached_);
   }
