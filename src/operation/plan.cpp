@@ -362,19 +362,23 @@ void OperationSpec::refuse(std::span<const PlanOperand> operands, const DType* a
       name_, "an integer scalar leaves Int32; use a value between -2147483648 and 2147483647, or a float");
 }
 
+const DType* requested_accumulator(std::string_view operation, const ResolveOptions& options) {
+  if (options.options == nullptr) {
+    if (options.accumulator_dtype == nullptr) return nullptr;
+    return operation_execution_options(operation, {.accumulator_dtype = options.accumulator_dtype})
+        .accumulator_dtype();
+  }
+  if (options.options->operation() != operation)
+    raise<ValueError>("operation plan", "the options belong to '", options.options->operation(),
+                      "', the operation is '", operation, "'; make options for this operation");
+  if (options.accumulator_dtype != nullptr)
+    raise<TypeError>("operation plan", "options and accumulator_dtype are both given; give one of them");
+  return options.options->accumulator_dtype();
+}
+
 const OperationPlan& resolve_operation_plan(std::string_view operation, std::span<const PlanOperand> operands,
                                             const ResolveOptions& options) {
-  const DType* accumulator = options.accumulator_dtype;
-  if (options.options != nullptr) {
-    if (options.options->operation() != operation)
-      raise<ValueError>("operation plan", "the options belong to '", options.options->operation(),
-                        "', the operation is '", operation, "'; make options for this operation");
-    if (accumulator != nullptr)
-      raise<TypeError>("operation plan", "options and accumulator_dtype are both given; give one of them");
-    accumulator = options.options->accumulator_dtype();
-  } else if (accumulator != nullptr) {
-    static_cast<void>(OperationExecutionOptions(std::string(operation), accumulator));
-  }
+  const DType* accumulator = requested_accumulator(operation, options);
   return operation_spec(operation).resolve(operands, accumulator);
 }
 

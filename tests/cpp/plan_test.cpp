@@ -1,4 +1,4 @@
-// Plans, their registry, resolution and execution options (P1–P12), and capabilities (P20–P31).
+// Plans, their registry, resolution and execution options (P1–P12).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

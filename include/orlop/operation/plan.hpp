@@ -190,6 +190,9 @@ ORLOP_API const OperationSpec* find_operation_spec(std::string_view name);
 /// The specification of `name`, or NotImplementedError.
 ORLOP_API const OperationSpec& operation_spec(std::string_view name);
 
+/// Checks 1 and 2 of P6: the accumulator that `options` ask of `operation`, or null.
+ORLOP_API const DType* requested_accumulator(std::string_view operation, const ResolveOptions& options);
+
 /// P6: the plan of `operation` for `operands`. It reads no element. The result is interned and lives forever.
 /// `resolve_operation_plan("add", std::array<PlanOperand, 2>{dtypes::Float32, 2.0})`.
 ORLOP_API const OperationPlan& resolve_operation_plan(std::string_view operation,

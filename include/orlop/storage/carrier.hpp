@@ -200,8 +200,11 @@ class ORLOP_API DependentCarrier : public Carrier {
   [[nodiscard]] virtual std::vector<OperationCapability> generate_operation_capabilities() const;
   /// Freezes the capabilities; called once, last in the subclass's constructor.
   void finalize_dependent_capabilities();
+  /// The same with a set already at hand, shared with others: for a composite that can do what its tier can.
+  void finalize_dependent_capabilities(std::shared_ptr<const CapabilitySet> capabilities);
 
  private:
+  void require_unfinalized() const;
   std::shared_ptr<const CapabilitySet> snapshot_;
 };
 

@@ -12,6 +12,7 @@
 
 namespace orlop::inline v0 {
 
+class CapabilitySet;
 class Carrier;
 class DependentCarrier;
 
@@ -24,6 +25,8 @@ class ORLOP_API CarrierClass {
     bool dependent = false;  ///< answers about capabilities from the instance, not from the class
     /// The Python class object once a binding knows it (borrowed: classes live as long as the process).
     mutable std::atomic<void*> python_type{nullptr};
+    /// What the class can execute, once somebody asked (operation/capability.hpp); lives as long as the process.
+    mutable std::atomic<const CapabilitySet*> capabilities{nullptr};
   };
 
   constexpr CarrierClass() noexcept = default;
@@ -50,10 +53,10 @@ ORLOP_API CarrierClass declare_shipped_class(const std::type_info& type, std::st
 ORLOP_API CarrierClass python_carrier_class(void* python_type, std::string name, bool dependent);
 }  // namespace detail
 
-/// The identity of the native carrier class `T`.
+/// The identity of the native carrier class `T`, a concrete one.
 template <class T>
 [[nodiscard]] CarrierClass carrier_class() {
-  static_assert(std::is_base_of_v<Carrier, T>);
+  static_assert(std::is_base_of_v<Carrier, T> && !std::is_abstract_v<T>);
   return detail::native_carrier_class(typeid(T), std::is_base_of_v<DependentCarrier, T>);
 }
 
