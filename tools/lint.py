@@ -26,9 +26,11 @@ def cpp_files() -> list[str]:
 def check_format(fix: bool) -> None:
     files = cpp_files()
     mode = ["-i"] if fix else ["--dry-run", "-Werror"]
-    if files and subprocess.run(["clang-format", *mode, *files], cwd=ROOT).returncode != 0:
-        sys.exit("format: run ./dev check format --fix")
-    print(f"{len(files)} files formatted")
+    done = subprocess.run(["clang-format", *mode, *files], cwd=ROOT, capture_output=True, text=True)
+    unformatted = sorted({line.split(":", 1)[0] for line in done.stderr.splitlines() if ": error: " in line})
+    if done.returncode != 0:
+        sys.exit("\n".join([*(unformatted or [done.stderr]), "format: run ./dev check format --fix"]))
+    print(f"{len(files)} files are formatted")
 
 
 def changed_files() -> set[str]:
