@@ -1,10 +1,32 @@
 # liborlop, its installation and its CMake package.
 file(GLOB_RECURSE ORLOP_SOURCES CONFIGURE_DEPENDS src/*.cpp)
-file(GLOB_RECURSE ORLOP_HEADERS CONFIGURE_DEPENDS include/orlop/*.hpp)
+file(GLOB_RECURSE ORLOP_HEADERS CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} include/orlop/*.hpp)
+
+# <orlop/orlop.hpp> brings everything: it is written here, so that no header can be forgotten.
+set(everything "// Everything that Orlop offers.\n#pragma once\n\n")
+foreach(header ${ORLOP_HEADERS})
+  string(REGEX REPLACE "^include/" "" name ${header})
+  string(APPEND everything "#include \"${name}\"\n")
+endforeach()
+set(ORLOP_GENERATED ${CMAKE_BINARY_DIR}/include)
+file(CONFIGURE OUTPUT ${ORLOP_GENERATED}/orlop/orlop.hpp CONTENT "${everything}" @ONLY)
+
+# A source named …_x86_64_v2.cpp, …_v3.cpp or …_v4.cpp is compiled for that instruction set, on that architecture
+# only; which of the units runs is chosen at run time.
+foreach(level v2 v3 v4)
+  set(units ${ORLOP_SOURCES})
+  list(FILTER units INCLUDE REGEX "_x86_64_${level}\\.cpp$")
+  if(units AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set_property(SOURCE ${units} APPEND PROPERTY COMPILE_OPTIONS -march=x86-64-${level})
+  elseif(units)
+    list(REMOVE_ITEM ORLOP_SOURCES ${units})
+  endif()
+endforeach()
 
 add_library(orlop SHARED ${ORLOP_SOURCES})
 add_library(orlop::orlop ALIAS orlop)
-target_sources(orlop PUBLIC FILE_SET HEADERS BASE_DIRS include FILES ${ORLOP_HEADERS})
+target_sources(orlop PUBLIC FILE_SET HEADERS BASE_DIRS include ${ORLOP_GENERATED} FILES ${ORLOP_HEADERS}
+                                     ${ORLOP_GENERATED}/orlop/orlop.hpp)
 target_include_directories(orlop PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_compile_features(orlop PUBLIC cxx_std_20)
 target_compile_definitions(orlop PRIVATE ORLOP_BUILDING)

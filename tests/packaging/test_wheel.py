@@ -22,7 +22,7 @@ target_link_libraries(consumer PRIVATE orlop::orlop)
 # The exported error types must be the library's own across the boundary, also with hidden visibility.
 CONSUMER_MAIN = """
 #include <iostream>
-#include <orlop/base/error.hpp>
+#include <orlop/orlop.hpp>
 int main() {
   try {
     orlop::raise<orlop::ValueError>("consumer", "size must be positive: ", -1);
@@ -69,11 +69,20 @@ def test_wheel_holds_the_package_and_nothing_else(wheel, root):
                if path.suffix in (".py", ".pyi") or path.name == "py.typed"]
     headers = [pathlib.Path("orlop") / path.relative_to(root) for path in (root / "include").rglob("*.hpp")]
     expected = {str(path) for path in sources + headers}
-    expected |= {f"orlop/{name}" for name in ("liborlop.so.0", "libscipy_openblas.so", "licenses/OpenBLAS.txt",
-                                              "licenses/Orlop.txt", "lib/cmake/orlop/orlopConfig.cmake",
-                                              "lib/cmake/orlop/orlopConfigVersion.cmake",
-                                              "lib/cmake/orlop/orlopTargets.cmake",
-                                              "lib/cmake/orlop/orlopTargets-release.cmake")}
+    expected |= {
+        f"orlop/{name}"
+        for name in (
+            "include/orlop/orlop.hpp",
+            "lib/cmake/orlop/orlopConfig.cmake",
+            "lib/cmake/orlop/orlopConfigVersion.cmake",
+            "lib/cmake/orlop/orlopTargets-release.cmake",
+            "lib/cmake/orlop/orlopTargets.cmake",
+            "liborlop.so.0",
+            "libscipy_openblas.so",
+            "licenses/OpenBLAS.txt",
+            "licenses/Orlop.txt",
+        )
+    }
     rest = {name for name in names - expected if ".dist-info/" not in name}
     assert expected <= names
     assert [re.sub(r"\.cpython-\w+-[\w-]+\.so$", "", name) for name in rest] == ["orlop/_core"]
