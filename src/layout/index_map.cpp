@@ -1,0 +1,89 @@
+// IndexMap: evaluation by coordinate, and composition with its opaque fallback (M315, M319).
+#include "orlop/layout/index_map.hpp"
+
+#include "nest.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+// A chain of maps, innermost first, evaluated on demand. Chains are flattened: no link is itself a chain.
+class Composition final : public StoredIndexMap {
+ public:
+  explicit Composition(std::vector<Ref<IndexMap>> chain)
+      : StoredIndexMap(chain.front()->shape(), chain.back()->codomain_size(), injectivity_of(chain)),
+        chain_(std::move(chain)) {}
+
+  [[nodiscard]] Index index_ordinal(Index ordinal) const override {
+    for (const Ref<IndexMap>& map : links()) ordinal = map->index_ordinal(ordinal);
+    return ordinal;
+  }
+  [[nodiscard]] const std::vector<Ref<IndexMap>>& links() const {
+    if (chain_.empty()) raise<RuntimeError>("IndexMap", "the composition was taken apart by the cycle collector");
+    return chain_;
+  }
+  void visit_references(ReferenceVisitor& visitor) const override {
+    for (const Ref<IndexMap>& map : chain_) visitor.visit(map);
+  }
+  void drop_references() noexcept override { std::exchange(chain_, {}).clear(); }
+
+ private:
+  static std::optional<bool> injectivity_of(const std::vector<Ref<IndexMap>>& chain) {
+    const auto innermost = chain.front()->composition_injectivity();
+    if (innermost == false) return false;
+    const bool all = std::all_of(chain.begin(), chain.end(), [](const Ref<IndexMap>& map) {
+      return map->composition_injectivity() == true;
+    });
+    return all ? std::optional<bool>(true) : std::nullopt;
+  }
+
+  std::vector<Ref<IndexMap>> chain_;
+};
+
+void append_links(std::vector<Ref<IndexMap>>& chain, const Ref<IndexMap>& map) {
+  if (const auto* composition = dynamic_cast<const Composition*>(map.get()))
+    chain.insert(chain.end(), composition->links().begin(), composition->links().end());
+  else
+    chain.push_back(map);
+}
+
+}  // namespace
+
+void detail::check_composable(Index inner_codomain, Index outer_size) {
+  if (inner_codomain > outer_size)
+    raise<ValueError>("compose", "the inner codomain exceeds the outer domain: ", inner_codomain, " > ", outer_size,
+                      "; the outer map must have an ordinal for each inner value");
+}
+
+Index IndexMap::index(const Coordinate& coordinate) const {
+  const Shape shape = this->shape();
+  if (!shape.leaf_coordinates(coordinate))
+    raise<ValueError>("IndexMap", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ", shape);
+  return index_ordinal(shape.encode(coordinate));
+}
+
+Ref<IndexMap> IndexMap::compose_with(const Ref<IndexMap>&) const { return nullptr; }
+
+Ref<IndexMap> IndexMap::compose(const Ref<IndexMap>& outer, const Ref<IndexMap>& inner) {
+  detail::check_composable(inner->codomain_size(), outer->domain_size());
+  if (inner->composition_is_identity() && inner->shape() == outer->shape()) return outer;
+  if (outer->composition_is_identity() && outer->domain_size() == inner->codomain_size()) return inner;
+  if (Ref<IndexMap> closed = outer->compose_with(inner)) return closed;
+  return compose_opaquely(outer, inner);
+}
+
+Ref<IndexMap> IndexMap::compose_opaquely(const Ref<IndexMap>& outer, const Ref<IndexMap>& inner) {
+  std::vector<Ref<IndexMap>> chain;
+  append_links(chain, inner);
+  append_links(chain, outer);
+  return make_ref<Composition>(std::move(chain));
+}
+
+StoredIndexMap::StoredIndexMap(Shape shape, Index codomain_size, std::optional<bool> is_injective)
+    : shape_(std::move(shape)), codomain_size_(codomain_size), is_injective_(is_injective) {
+  if (codomain_size < 1)
+    raise<ValueError>("IndexMap", "codomain_size must be positive: got ", codomain_size);
+  (void)shape_.size();  // an overflow is the shape's error
+}
+
+}  // namespace orlop::inline v0
