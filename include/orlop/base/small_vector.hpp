@@ -15,6 +15,14 @@ template <class T, std::size_t N>
   requires std::is_trivially_copyable_v<T>
 class SmallVector {
  public:
+  using value_type = T;
+  using size_type = std::size_t;
+  using difference_type = std::ptrdiff_t;
+  using reference = T&;
+  using const_reference = const T&;
+  using iterator = T*;
+  using const_iterator = const T*;
+
   SmallVector() noexcept = default;
   explicit SmallVector(std::size_t count, T value = T{}) { resize(count, value); }
   explicit SmallVector(std::span<const T> values) {
