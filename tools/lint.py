@@ -2,11 +2,14 @@
 
 Usage: python tools/lint.py format [--fix]     clang-format over every tracked C++ file
        python tools/lint.py tidy [all]         clang-tidy over the sources changed since main, or over all
+       python tools/lint.py symbols            what the objects for one instruction set share with the others
 """
 
 import concurrent.futures
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -57,11 +60,34 @@ def check_tidy(everything: bool) -> None:
     sys.exit(bad != 0)
 
 
+def check_symbols() -> None:
+    """An object compiled for a newer CPU must define no symbol that the linker may take for the older ones.
+
+    Such a symbol is weak (an inline function, a template) and not inside the object's own namespace x86_64_vN.
+    """
+    shared = 0
+    commands = json.loads((ROOT / "build/compile_commands.json").read_text())
+    units = [ROOT / "build" / command["output"] for command in commands
+             if re.search(r"\borlop\.dir/.*_x86_64_v[234]\.cpp\.o$", command["output"])]
+    for unit in units:
+        namespace = unit.name[-len("x86_64_v3.cpp.o") : -len(".cpp.o")]
+        listing = subprocess.run(["nm", "-C", "--defined-only", unit], capture_output=True, text=True, check=True).stdout
+        for line in listing.splitlines():
+            _address, kind, name = line.split(maxsplit=2)
+            if kind in "WVu" and namespace not in name and not name.startswith("DW.ref."):
+                shared += 1
+                print(f"{unit.name}: {name}")
+    print(f"{len(units)} units for one instruction set, {shared} symbols that others could get")
+    sys.exit(shared != 0)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["format", *rest]:
             check_format("--fix" in rest)
         case ["tidy", *rest]:
             check_tidy("all" in rest)
+        case ["symbols"]:
+            check_symbols()
         case _:
             sys.exit(__doc__)
