@@ -17,4 +17,5 @@ NB_MODULE(_core, module) {
   bind_dtype(module);
   bind_layout(module);
   bind_io(module);
+  bind_plans(module);
 }

@@ -93,5 +93,6 @@ void install_interpreter_release();
 void bind_dtype(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_io(nb::module_& module);
+void bind_plans(nb::module_& module);
 
 }  // namespace orlop::bindings

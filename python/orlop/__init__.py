@@ -12,6 +12,7 @@ _EXPORTS = {
     "RepresentationValidationContext": "orlop.carriers.dtype",
     "SimpleDType": "orlop.carriers.dtype",
     "SymbolicBits": "orlop.carriers.dtype",
+    "UnsupportedOperationPlan": "orlop.carriers.operation_capability",
     "Whole": "orlop.carriers.dtype",
     "WholeExtent": "orlop.carriers.dtype",
 }

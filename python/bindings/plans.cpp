@@ -1,0 +1,386 @@
+// Operation plans, options and capabilities in Python (P1–P31).
+#include "plans.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <array>
+#include <memory>
+
+#include "dtype.hpp"
+#include "record.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+constexpr const char* policy_home = "orlop.carriers.operation_policy";
+constexpr const char* capability_home = "orlop.carriers.operation_capability";
+
+// --- Enumerations -----------------------------------------------------------------------------------------
+
+template <class E>
+constexpr const char* enum_name = nullptr;
+template <>
+constexpr const char* enum_name<OperandRole> = "OperandRole";
+template <>
+constexpr const char* enum_name<WeakScalarKind> = "WeakScalarKind";
+template <>
+constexpr const char* enum_name<Arithmetic> = "Arithmetic";
+template <>
+constexpr const char* enum_name<Accumulation> = "Accumulation";
+
+// The members in declaration order, which is the order of the C++ enumeration. Kept for the process.
+template <class E>
+nb::handle members() {
+  static PyObject* const all =
+      nb::tuple(nb::list(nb::module_::import_(policy_home).attr(enum_name<E>))).release().ptr();
+  return all;
+}
+
+template <class E>
+nb::object member(E value) {
+  return nb::borrow(PyTuple_GET_ITEM(members<E>().ptr(), static_cast<Py_ssize_t>(value)));
+}
+
+template <class E>
+E to_enum(nb::handle value, std::string_view what, std::string_view field) {
+  const nb::handle all = members<E>();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.ptr()); ++i)
+    if (value.ptr() == PyTuple_GET_ITEM(all.ptr(), i)) return static_cast<E>(i);
+  raise<TypeError>(what, field, " must be a member of ", enum_name<E>, ": got ", python_type_name(value));
+}
+
+// --- Fields -----------------------------------------------------------------------------------------------
+
+std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
+  if (!PyUnicode_Check(value.ptr()))
+    raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (data == nullptr) throw_python_error();
+  return {data, static_cast<std::size_t>(size)};
+}
+
+const DType& to_descriptor(nb::handle value, std::string_view what, std::string_view field) {
+  if (const DType* dtype = try_dtype(value)) return *dtype;
+  raise<TypeError>(what, field, " must be a DType: got ", python_type_name(value),
+                   "; use one such as DType.Float32");
+}
+
+const DType* to_descriptor_or_null(nb::handle value, std::string_view what, std::string_view field) {
+  return value.is_none() ? nullptr : &to_descriptor(value, what, field);
+}
+
+nb::object from_descriptor(const DType* dtype) { return dtype == nullptr ? nb::none() : from_dtype(*dtype); }
+
+nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {
+  if (PyTuple_CheckExact(value.ptr())) return nb::borrow<nb::tuple>(value);
+  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
+  if (!iterator.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
+    PyErr_Clear();
+    raise<TypeError>(what, field, " must be a finite iterable: got ", python_type_name(value));
+  }
+  const nb::object items = nb::steal(PySequence_Tuple(iterator.ptr()));
+  if (!items.is_valid()) throw_python_error();
+  return nb::borrow<nb::tuple>(items);
+}
+
+template <class T>
+const T& to_instance(nb::handle value, std::string_view what, std::string_view field) {
+  if (!nb::isinstance<T>(value))
+    raise<TypeError>(what, field, " must be an ", nb::cast<std::string>(nb::type<T>().attr("__name__")),
+                     ": got ", python_type_name(value));
+  return *nb::inst_ptr<T>(value);
+}
+
+PlanOperand to_plan_operand(nb::handle value) {
+  if (const DType* dtype = try_dtype(value)) return std::cref(*dtype);
+  if (const std::optional<Scalar> scalar = try_scalar(value)) return *scalar;
+  raise<TypeError>("operation plan", "an operand is a DType or a real number: got ", python_type_name(value));
+}
+
+// --- Records ----------------------------------------------------------------------------------------------
+
+template <class Operand>
+nb::class_<Operand> bind_operand(nb::module_& module, const char* name, const char* home, const char* doc) {
+  nb::class_<Operand> type(module, name, doc);
+  type.def(
+          "__init__",
+          [name](Operand* self, nb::handle role, nb::handle dtype, nb::handle convert_to) {
+            const OperandRole checked = to_enum<OperandRole>(role, name, "role");
+            std::construct_at(self, checked, to_descriptor_or_null(dtype, name, "dtype"),
+                              to_descriptor(convert_to, name, "convert_to"));
+          },
+          "role"_a, "dtype"_a.none(), "convert_to"_a)
+      .def_prop_ro("role", [](const Operand& self) { return member(self.role); })
+      .def_prop_ro("dtype", [](const Operand& self) { return from_descriptor(self.dtype); })
+      .def_prop_ro("convert_to", [](const Operand& self) { return from_dtype(self.convert_to); });
+  make_record(type, home, {"role", "dtype", "convert_to"});
+  return type;
+}
+
+template <class Operand>
+std::vector<Operand> to_operands(const nb::tuple& items, std::string_view what) {
+  std::vector<Operand> operands;
+  for (const nb::handle item : items) operands.push_back(to_instance<Operand>(item, what, "every operand"));
+  return operands;
+}
+
+// A capability takes its operands as a tuple only (P20); a plan takes any finite iterable (X4).
+template <class Record>
+nb::tuple operand_items(nb::handle operands, std::string_view what) {
+  if (std::is_same_v<Record, OperationCapability> && !PyTuple_Check(operands.ptr()))
+    raise<TypeError>(what, "operands must be a tuple: got ", python_type_name(operands));
+  return to_finite_tuple(operands, what, "operands");
+}
+
+template <class Record, class Operand>
+nb::class_<Record> bind_shape(nb::module_& module, const char* name, const char* home, const char* doc) {
+  nb::class_<Record> type(module, name, doc);
+  type.def(
+          "__init__",
+          [name](Record* self, nb::handle operation, nb::handle operands, nb::handle compute,
+                 nb::handle accumulation, nb::handle accumulator_dtype, nb::handle output) {
+            std::string operation_name = to_text(operation, name, "operation");
+            std::vector<Operand> shapes = to_operands<Operand>(operand_items<Record>(operands, name), name);
+            const auto arithmetic = to_enum<Arithmetic>(compute, name, "compute");
+            std::optional<Accumulation> combination;
+            if (!accumulation.is_none())
+              combination = to_enum<Accumulation>(accumulation, name, "accumulation");
+            const DType* accumulator = to_descriptor_or_null(accumulator_dtype, name, "accumulator_dtype");
+            std::construct_at(self, std::move(operation_name), std::move(shapes), arithmetic, combination,
+                              accumulator, to_descriptor(output, name, "output"));
+          },
+          "operation"_a, "operands"_a, "compute"_a, "accumulation"_a.none(), "accumulator_dtype"_a.none(),
+          "output"_a)
+      .def_prop_ro("operation", [](const Record& self) { return self.operation; })
+      .def_prop_ro("operands",
+                   [](const Record& self) {
+                     nb::list operands;
+                     for (const Operand& operand : self.operands) operands.append(nb::cast(operand));
+                     return nb::tuple(operands);
+                   })
+      .def_prop_ro("compute", [](const Record& self) { return member(self.compute); })
+      .def_prop_ro(
+          "accumulation",
+          [](const Record& self) { return self.accumulation ? member(*self.accumulation) : nb::none(); })
+      .def_prop_ro("accumulator_dtype",
+                   [](const Record& self) { return from_descriptor(self.accumulator_dtype); })
+      .def_prop_ro("output", [](const Record& self) { return from_dtype(self.output); });
+  make_record(type, home,
+              {"operation", "operands", "compute", "accumulation", "accumulator_dtype", "output"});
+  return type;
+}
+
+void bind_options(nb::module_& module) {
+  constexpr const char* name = "OperationExecutionOptions";
+  nb::class_<OperationExecutionOptions> type(
+      module, name,
+      "Validated non-tensor options bound to one operation name (P11).\n\n"
+      "Only reduce_sum and matmul take an accumulator_dtype: Float32, Float64, or None for the policy's "
+      "default.\n"
+      "Errors: TypeError for another operation or a value that is no SimpleDType; NotImplementedError for "
+      "another "
+      "simple dtype.");
+  type.def(
+          "__init__",
+          [](OperationExecutionOptions* self, nb::handle operation, nb::handle accumulator_dtype) {
+            std::string operation_name = to_text(operation, name, "operation");
+            if (is_accumulator_configurable(operation_name))
+              std::construct_at(self, std::move(operation_name),
+                                to_descriptor_or_null(accumulator_dtype, name, "accumulator_dtype"));
+            else
+              std::construct_at(self, std::move(operation_name), nullptr);  // refuses the name
+          },
+          "operation"_a, "accumulator_dtype"_a = nb::none())
+      .def_prop_ro("operation", &OperationExecutionOptions::operation)
+      .def_prop_ro("accumulator_dtype", [](const OperationExecutionOptions& self) {
+        return from_descriptor(self.accumulator_dtype());
+      });
+  make_record(type, policy_home, {"operation", "accumulator_dtype"});
+}
+
+// --- Resolution -------------------------------------------------------------------------------------------
+
+nb::object from_interned(const OperationPlan& plan) { return nb::cast(plan, nb::rv_policy::reference); }
+
+nb::object resolve(nb::handle operation, const nb::args& operands, nb::handle accumulator_dtype,
+                   nb::handle options) {
+  constexpr std::string_view what = "operation plan";
+  const std::string name = to_text(operation, what, "operation");
+  ResolveOptions fields;
+  fields.options = to_options(options, what);
+  fields.accumulator_dtype = to_descriptor_or_null(accumulator_dtype, what, "accumulator_dtype");
+  const DType* accumulator = requested_accumulator(name, fields);
+  const OperationSpec& spec = operation_spec(name);
+  std::vector<PlanOperand> converted;
+  for (const nb::handle operand : operands) converted.push_back(to_plan_operand(operand));
+  return from_interned(spec.resolve(converted, accumulator));
+}
+
+nb::tuple every_resolvable(nb::handle tensor_dtypes, nb::handle weak_scalars) {
+  constexpr std::string_view what = "resolvable_plans";
+  std::vector<const DType*> dtypes;
+  for (const nb::handle dtype : to_finite_tuple(tensor_dtypes, what, "tensor_dtypes"))
+    dtypes.push_back(&to_descriptor(dtype, what, "every tensor dtype"));
+  std::vector<Scalar> scalars;
+  for (const nb::handle scalar : to_finite_tuple(weak_scalars, what, "weak_scalars"))
+    scalars.push_back(to_scalar(scalar, what, "every weak scalar"));
+  nb::list plans;
+  for (const OperationPlan* plan : resolvable_plans(dtypes, scalars)) plans.append(from_interned(*plan));
+  return nb::tuple(plans);
+}
+
+nb::tuple from_descriptors(std::span<const DType* const> dtypes) {
+  nb::list out;
+  for (const DType* dtype : dtypes) out.append(from_dtype(*dtype));
+  return nb::tuple(out);
+}
+
+template <class Items>
+nb::tuple from_positions(const Items& items) {
+  nb::list out;
+  for (const std::size_t item : items) out.append(nb::int_(item));
+  return nb::tuple(out);
+}
+
+// The registry's contents as plain tuples: the Python module makes its records of them.
+nb::list specification_fields() {
+  nb::list specs;
+  for (const OperationSpec& spec : registered_operations()) {
+    nb::list overloads;
+    for (const OperationOverload& overload : spec.overloads()) {
+      nb::list roles;
+      for (const OperandRole role : overload.roles) roles.append(member(role));
+      nb::list domains;
+      for (const std::vector<const DType*>& domain : overload.tensor_domains)
+        domains.append(from_descriptors(domain));
+      const nb::object same_dtype =
+          overload.same_dtype.empty() ? nb::none() : nb::object(from_positions(overload.same_dtype));
+      overloads.append(nb::make_tuple(nb::tuple(roles), nb::tuple(domains), same_dtype));
+    }
+    const std::vector<std::size_t>* positions = spec.dtype_operand_positions();
+    specs.append(nb::make_tuple(spec.name(), nb::tuple(overloads), spec.is_public(),
+                                positions == nullptr ? nb::none() : nb::object(from_positions(*positions))));
+  }
+  return specs;
+}
+
+void bind_resolution(nb::module_& module) {
+  module.def(
+      "resolve_operation_plan", resolve, "operation"_a, "operands"_a, nb::kw_only(),
+      "accumulator_dtype"_a = nb::none(), "options"_a = nb::none(),
+      "The plan of an operation for its operands (P6); reads no element.\n\n"
+      "A tensor operand is given as its storage dtype, a weak scalar as its value:\n"
+      "`resolve_operation_plan(\"mul\", DType.Int32, 2.0)`.\n"
+      "Errors: NotImplementedError for an unknown name or a dtype that is not implemented; TypeError for\n"
+      "operands the operation does not take; OverflowError for an integer outside Int32.");
+  module.def("resolvable_plans", every_resolvable, "tensor_dtypes"_a, "weak_scalars"_a);
+  module.def(
+      "plan_accumulator_variants",
+      [](nb::handle plan) {
+        constexpr std::string_view what = "plan_accumulator_variants";
+        nb::list variants;
+        variants.append(nb::borrow(plan));
+        const std::vector<OperationPlan> made = plan_accumulator_variants(to_plan(plan, what));
+        for (std::size_t i = 1; i < made.size(); ++i) variants.append(nb::cast(made[i]));
+        return nb::tuple(variants);
+      },
+      "plan"_a,
+      "The plan, then its variants for the other accumulators where its operation has them (P12).\n"
+      "Errors: TypeError where `plan` is no OperationPlan.");
+  module.def("operation_specification_fields", specification_fields);
+  module.def("supported_tensor_dtypes", [] { return from_descriptors(supported_tensor_dtypes()); });
+  module.def("supported_accumulator_dtypes", [] { return from_descriptors(supported_accumulator_dtypes()); });
+  module.def("is_accumulator_configurable", &is_accumulator_configurable);
+  module.def("weak_scalar_probes", [] {
+    nb::list probes;
+    for (const Scalar& probe : weak_scalar_probes()) probes.append(from_scalar(probe));
+    return nb::tuple(probes);
+  });
+}
+
+// --- Refusals ---------------------------------------------------------------------------------------------
+
+// The Python exception carries what the native one does.
+void set_unsupported_plan(const UnsupportedOperationPlan& error) {
+  try {
+    const nb::object type = nb::module_::import_(capability_home).attr("UnsupportedOperationPlan");
+    void* carrier_class =
+        error.carrier_class() ? error.carrier_class().record()->python_type.load() : nullptr;
+    const nb::object python_class =
+        carrier_class == nullptr ? nb::none() : nb::borrow(static_cast<PyObject*>(carrier_class));
+    const std::string_view kind = value_of(error.kind());
+    const nb::object made =
+        type(error.what(), "plan"_a = nb::cast(error.plan(), nb::rv_policy::copy),
+             "carrier_class"_a = python_class, "kind"_a = nb::str(kind.data(), kind.size()));
+    PyErr_SetObject(type.ptr(), made.ptr());
+  } catch (nb::python_error& failure) {
+    failure.restore();
+  }
+}
+
+void install_unsupported_plan_translation() {
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const UnsupportedOperationPlan& error) {
+      set_unsupported_plan(error);
+    }
+  });
+}
+
+}  // namespace
+
+nb::object from_enum(OperandRole value) { return member(value); }
+nb::object from_enum(WeakScalarKind value) { return member(value); }
+nb::object from_enum(Arithmetic value) { return member(value); }
+nb::object from_enum(Accumulation value) { return member(value); }
+
+const OperationExecutionOptions* to_options(nb::handle value, std::string_view what) {
+  return value.is_none() ? nullptr : &to_instance<OperationExecutionOptions>(value, what, "options");
+}
+
+const OperationPlan& to_plan(nb::handle value, std::string_view what) {
+  return to_instance<OperationPlan>(value, what, "plan");
+}
+
+void bind_plans(nb::module_& parent) {
+  nb::module_ module = parent.def_submodule("_plans");
+  bind_operand<OperandPlan>(
+      module, "OperandPlan", policy_home,
+      "One operand of a plan: its role, its dtype (None for a weak scalar), and the dtype it is "
+      "converted to first (P3).");
+  bind_shape<OperationPlan, OperandPlan>(module, "OperationPlan", policy_home,
+                                         "What one operation does for one combination of operand dtypes "
+                                         "(P3). Gradients follow from `output` alone.");
+  bind_operand<OperandCapability>(module, "OperandCapability", capability_home,
+                                  "One operand of a capability; the fields of OperandPlan (P20).");
+  bind_shape<OperationCapability, OperandCapability>(
+      module, "OperationCapability", capability_home,
+      "One plan that a carrier class declares it can execute; the fields of OperationPlan (P20).\n\n"
+      "Errors: TypeError for a field of the wrong type, `operands` not a tuple included; ValueError where it "
+      "is empty.")
+      .def_static(
+          "from_plan",
+          [](nb::handle plan) {
+            return OperationCapability::from_plan(to_plan(plan, "OperationCapability.from_plan"));
+          },
+          "plan"_a,
+          "The capability with every field of `plan`. Errors: TypeError where it is no OperationPlan.")
+      .def(
+          "matches",
+          [](const OperationCapability& self, nb::handle plan) {
+            return self.matches(to_plan(plan, "OperationCapability.matches"));
+          },
+          "plan"_a,
+          "Whether every field agrees with `plan`, dtypes by identity (P21). Errors: TypeError where it is "
+          "no "
+          "OperationPlan.");
+  bind_options(module);
+  bind_resolution(module);
+  install_unsupported_plan_translation();
+}
+
+}  // namespace orlop::bindings
