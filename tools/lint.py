@@ -63,7 +63,7 @@ def check_tidy(everything: bool) -> None:
 def check_symbols() -> None:
     """An object compiled for a newer CPU must define no symbol that the linker may take for the older ones.
 
-    Such a symbol is weak (an inline function, a template) and not inside the object's own namespace x86_64_vN.
+    Such a symbol is a weak function (inline, a template) and not inside the object's own namespace x86_64_vN.
     """
     shared = 0
     commands = json.loads((ROOT / "build/compile_commands.json").read_text())
@@ -74,7 +74,7 @@ def check_symbols() -> None:
         listing = subprocess.run(["nm", "-C", "--defined-only", unit], capture_output=True, text=True, check=True).stdout
         for line in listing.splitlines():
             _address, kind, name = line.split(maxsplit=2)
-            if kind in "WVu" and namespace not in name and not name.startswith("DW.ref."):
+            if kind == "W" and namespace not in name and not name.startswith("DW.ref."):
                 shared += 1
                 print(f"{unit.name}: {name}")
     print(f"{len(units)} units for one instruction set, {shared} symbols that others could get")
