@@ -7,7 +7,7 @@ prepares the operands and returns the function to be timed:
     ROWS = [harness.Row("Q101", "add 10^6", 1.0, {"orlop": add_orlop, "numpy": add_numpy})]
 
 A library is named by the module that it imports (`os` for a plain loop of system calls); one that cannot be imported
-has no figure. Options: --threads 1,2  --repeats N  --only TEXT  --with-torch
+has no figure. Options: --threads 1,2  --repeats N  --only TEXT  --with-torch  --plot
 """
 
 import argparse
@@ -198,6 +198,26 @@ def render(title: str, results: list[dict], machine: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def plot(path: pathlib.Path, results: list[dict]) -> None:
+    """Ratios to the best other library as bars, the mark of each as a line; shorter is faster."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = [result for result in results if result["ratio"] is not None]
+    figure, axes = pyplot.subplots(figsize=(9, 1 + 0.28 * len(shown)), layout="constrained")
+    places = range(len(shown))
+    axes.barh(places, [result["ratio"] for result in shown],
+              color=["tab:green" if result["ok"] else "tab:red" for result in shown])
+    axes.vlines([result["mark"] for result in shown], [place - 0.4 for place in places],
+                [place + 0.4 for place in places], color="black")
+    axes.set_yticks(places, [f"{result['row']}, {result['threads']} thr." for result in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel("our time / best other (line: the mark)")
+    figure.savefig(path, dpi=120)
+
+
 def describe_machine() -> dict:
     model = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
@@ -215,6 +235,7 @@ def main(script: str, rows: list[Row]) -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", default="", help="rows whose id or name contains this text")
     parser.add_argument("--with-torch", action="store_true", help="measure PyTorch too, where it is installed")
+    parser.add_argument("--plot", action="store_true", help="draw the ratios as a picture too")
     options = parser.parse_args()
     if options.worker:
         work(rows, options.worker, int(options.threads))
@@ -241,4 +262,6 @@ def main(script: str, rows: list[Row]) -> None:
     machine = describe_machine()
     (RESULTS / f"{name}.json").write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
     (RESULTS / f"{name}.md").write_text(render(name, results, machine))
-    print(f"wrote {RESULTS / name}.json and .md")
+    if options.plot:
+        plot(RESULTS / f"{name}.png", results)
+    print(f"wrote {RESULTS / name}.*")
