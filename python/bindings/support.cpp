@@ -191,18 +191,24 @@ bool to_bool(nb::handle value, std::string_view what, std::string_view name) {
 
 namespace {
 
+// Paths in a message may hold bytes that are no UTF-8; Python writes those as surrogates.
+nb::object to_str(std::string_view words) {
+  PyObject* result = PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "surrogateescape");
+  if (result == nullptr) throw_python_error();
+  return nb::steal(result);
+}
+
 template <class E>
 bool translate(const Error& error, PyObject* type) {
   if (dynamic_cast<const E*>(&error) == nullptr) return false;
-  PyErr_SetString(type, error.what());
+  PyErr_SetObject(type, to_str(error.what()).ptr());
   return true;
 }
 
 void set_os_error(const OSError& error) {
   // OSError(errno, text, filename) picks the subclass (FileExistsError, …) from errno.
-  const nb::object filename =
-      error.path().empty() ? nb::none() : nb::object(nb::str(error.path().c_str(), error.path().size()));
-  const nb::object arguments = nb::make_tuple(error.code(), nb::str(error.what()), filename);
+  const nb::object filename = error.path().empty() ? nb::none() : to_str(error.path());
+  const nb::object arguments = nb::make_tuple(error.code(), to_str(error.what()), filename);
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }
 
@@ -224,7 +230,7 @@ void install_error_translation() {
           translate<MemoryError>(error, PyExc_MemoryError) || translate<BufferError>(error, PyExc_BufferError) ||
           translate<AttributeError>(error, PyExc_AttributeError))
         return;
-      PyErr_SetString(PyExc_RuntimeError, error.what());
+      PyErr_SetObject(PyExc_RuntimeError, to_str(error.what()).ptr());
     }
   });
 }

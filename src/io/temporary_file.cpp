@@ -71,10 +71,13 @@ TemporaryFile::~TemporaryFile() {
 
 bool TemporaryFile::is_inherited() const noexcept { return owner_ != process_id(); }
 
+std::string TemporaryFile::inherited_reason() const {
+  return text("storage made before a fork belongs to the parent process ", owner_, " and process ", process_id(),
+              " may only read it; make new storage here");
+}
+
 void TemporaryFile::require_owner() const {
-  if (is_inherited())
-    raise<RuntimeError>(what_, "storage made before a fork belongs to the parent process ", owner_,
-                        ": process ", process_id(), " may only read it; make new storage here");
+  if (is_inherited()) raise<RuntimeError>(what_, inherited_reason());
 }
 
 void TemporaryFile::require_present() const {

@@ -623,7 +623,7 @@ TEST(Fork, WorksWhileOtherThreadsUseTheLayer) {
   std::thread reader([&] {
     while (!stop) read_text(file, 4);
   });
-  for (int i = 0; i < 50; ++i)
+  for (int i = 0; i < 20; ++i)
     ASSERT_EQ(in_child([&] {
                 alarm(60);
                 return read_text(file, 4) == std::string(4, '\0') && !session_directory().empty();

@@ -53,6 +53,8 @@ class ORLOP_API TemporaryFile {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Whether a fork put this object into another process than the one that owns the file.
   [[nodiscard]] bool is_inherited() const noexcept;
+  /// What a refusal says about that.
+  [[nodiscard]] std::string inherited_reason() const;
   /// RuntimeError where is_inherited().
   void require_owner() const;
 
