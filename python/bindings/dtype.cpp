@@ -2,6 +2,7 @@
 #include "dtype.hpp"
 
 #include <memory>
+#include <unordered_map>
 
 #include "orlop/storage/storage_dtype.hpp"
 
@@ -11,23 +12,24 @@ PyTypeObject* dtype_holder_type = nullptr;
 
 namespace {
 
-// What orlop.carriers.dtype hands over when it is loaded. References that are never given back: the classes
-// are needed until the last line of Python has run.
+// What orlop.carriers.dtype hands over when it is loaded. The module _dtype owns these references (see
+// install_model), so they end with the interpreter's modules and not before.
 struct PythonModel {
-  nb::handle category, simple, compound, block_scaled, rule, level_extent, whole, context;
+  nb::object category, simple, compound, block_scaled, rule, level_extent, context, whole;
 };
 PythonModel python_model;
 ContextConversion context_conversion;
 
 const PythonModel& model() {
   if (!python_model.whole.is_valid()) nb::module_::import_("orlop.carriers.dtype");
+  if (!python_model.whole.is_valid())
+    raise<RuntimeError>("dtype", "orlop.carriers.dtype is not loaded, or no more");
   return python_model;
 }
 
 constexpr std::size_t structure_limit = 100'000;  // items of one extension, so that no nest exhausts memory
 
-// --- Structure trees
-// ------------------------------------------------------------------------------------------
+// --- Structure trees ---
 
 std::string_view utf8(nb::handle string) {
   Py_ssize_t size = 0;
@@ -114,10 +116,18 @@ nb::object from_structure(const Structure& structure) {
   return nb::tuple(stack.back());
 }
 
-// --- Holders
-// --------------------------------------------------------------------------------------------------
+// --- Holders ---
 
-DTypeHolder* dtype_holder(nb::handle self) { return reinterpret_cast<DTypeHolder*>(self.ptr()); }
+bool is_instance(nb::handle value, PyTypeObject* type) { return PyObject_TypeCheck(value.ptr(), type) != 0; }
+bool is_instance(nb::handle value, nb::handle type) {
+  return is_instance(value, reinterpret_cast<PyTypeObject*>(type.ptr()));
+}
+
+DTypeHolder* dtype_holder(nb::handle self) {
+  if (!is_instance(self, dtype_holder_type))
+    raise<TypeError>("dtype", "expected a DType: got ", python_type_name(self));
+  return reinterpret_cast<DTypeHolder*>(self.ptr());
+}
 
 PyObject* allocate(PyTypeObject* type, PyObject*, PyObject*) { return type->tp_alloc(type, 0); }
 
@@ -128,23 +138,37 @@ void free_holder(PyObject* self) {
 }
 
 void destroy_dtype_holder(PyObject* self) {
-  DTypeHolder* holder = dtype_holder(self);
+  auto* holder = reinterpret_cast<DTypeHolder*>(self);
   delete holder->draft;
   if (holder->published != nullptr && holder->published->python_object() == self)
     holder->published->set_python_object(nullptr);
   free_holder(self);
 }
 
-// The memory of a Python rule. The native rule counts its references on this object, which owns it.
+// The memory of a Python rule: a native rule, or, for a class written in Python, its recorded structure. Both
+// are null until the constructor is through.
 struct RuleHolder {
-  PyObject_HEAD RepresentationRule* rule;  // null until the constructor is through
+  PyObject_HEAD const RepresentationRule* rule;  // counted
+  Structure* structure;                          // owned
 };
 PyTypeObject* rule_holder_type = nullptr;
 
-RuleHolder* rule_holder(nb::handle self) { return reinterpret_cast<RuleHolder*>(self.ptr()); }
+RuleHolder* rule_holder(nb::handle self) {
+  if (!is_instance(self, rule_holder_type))
+    raise<TypeError>("rule", "expected a RepresentationRule: got ", python_type_name(self));
+  return reinterpret_cast<RuleHolder*>(self.ptr());
+}
+
+// The Python objects of native rules, while somebody has them; guarded by the interpreter's lock.
+std::unordered_map<const RepresentationRule*, PyObject*> python_rules;
 
 void destroy_rule_holder(PyObject* self) {
-  delete rule_holder(self)->rule;
+  auto* holder = reinterpret_cast<RuleHolder*>(self);
+  delete holder->structure;
+  if (holder->rule != nullptr) {
+    python_rules.erase(holder->rule);
+    holder->rule->dec_ref();
+  }
   free_holder(self);
 }
 
@@ -167,8 +191,7 @@ nb::object allocate_instance(nb::handle type) {
   return object;
 }
 
-// --- Arguments
-// ------------------------------------------------------------------------------------------------
+// --- Arguments ---
 
 std::string to_name(nb::handle name, std::string_view what) {
   if (!PyUnicode_Check(name.ptr()))
@@ -225,11 +248,154 @@ nb::object from_extent(BlockExtent extent) {
   return extent.is_whole() ? nb::borrow(model().whole) : nb::object(nb::int_(extent.count()));
 }
 
-// --- Descriptors
-// ----------------------------------------------------------------------------------------------
+// --- Rules ---
+
+// A Python context seen from C++.
+class PythonContext final : public RepresentationValidationContext {
+ public:
+  explicit PythonContext(nb::handle context)
+      : context_(nb::borrow(context)),
+        logical_dtype_(to_dtype(nb::object(context.attr("logical_dtype")), "logical")),
+        adjacent_layouts_(context.attr("adjacent_layouts")),
+        level_shapes_(context.attr("level_shapes")) {
+    for (const auto& dtype : to_items(context.attr("storage_dtypes"), "context", "storage_dtypes"))
+      storage_dtypes_.push_back(&to_dtype(dtype, "storage"));
+  }
+
+  [[nodiscard]] const nb::object& python() const { return context_; }
+  [[nodiscard]] const DType& logical_dtype() const override { return logical_dtype_; }
+  [[nodiscard]] std::span<const DTypeRef> storage_dtypes() const override { return storage_dtypes_; }
+  [[nodiscard]] Index adjacent_count() const override {
+    return static_cast<Index>(nb::len(adjacent_layouts_));
+  }
+  [[nodiscard]] Index level_size(Index level) const override {
+    return to_index(nb::object(nb::object(level_shapes_[level]).attr("size")), "context", "a level's size");
+  }
+  [[nodiscard]] std::optional<Index> uniform_preimage_extent(Index edge) const override {
+    const nb::object extent = nb::object(adjacent_layouts_[edge])
+                                  .attr("uniform_preimage_extent")(nb::object(level_shapes_[edge + 1]));
+    if (extent.is_none()) return std::nullopt;
+    return to_index(extent, "context", "a uniform preimage extent");
+  }
+
+ private:
+  nb::object context_;
+  const DType& logical_dtype_;
+  nb::object adjacent_layouts_, level_shapes_;
+  std::vector<DTypeRef> storage_dtypes_;
+};
+
+nb::object from_context(const RepresentationValidationContext& context) {
+  if (const auto* known = dynamic_cast<const PythonContext*>(&context)) return known->python();
+  if (!context_conversion)
+    raise<RuntimeError>("RepresentationRule", "a rule written in Python cannot see this native context");
+  return context_conversion(context);
+}
+
+// A rule whose class is written in Python. It holds its Python object until the interpreter exits.
+class PythonRule final : public RepresentationRule {
+ public:
+  PythonRule(nb::object self, Structure structure)
+      : self_(std::move(self)), structure_(std::move(structure)) {}
+  PythonRule(const PythonRule&) = delete;
+  PythonRule& operator=(const PythonRule&) = delete;
+  ~PythonRule() override {
+    const nb::gil_scoped_acquire lock;
+    self_.reset();
+  }
+
+  [[nodiscard]] nb::object python() const {
+    if (!self_.is_valid())
+      raise<RuntimeError>("RepresentationRule", "a rule written in Python is gone at exit");
+    return self_;
+  }
+  void forget_python() const { self_.reset(); }
+  void validate(const RepresentationValidationContext& context) const override {
+    const nb::gil_scoped_acquire lock;
+    python().attr("validate")(from_context(context));
+  }
+  [[nodiscard]] Structure structure() const override { return structure_; }
+
+ private:
+  mutable nb::object self_;
+  Structure structure_;
+};
+
+bool is_final_rule(nb::handle self) {
+  const RuleHolder* holder = rule_holder(self);
+  return holder->rule != nullptr || holder->structure != nullptr;
+}
+
+void require_open_rule(nb::handle self) {
+  if (is_final_rule(self))
+    raise<AttributeError>("RepresentationRule", "rules are immutable; make another one");
+}
+
+Ref<const RepresentationRule> to_rule(nb::handle value, std::string_view what) {
+  if (!is_instance(value, rule_holder_type))
+    raise<TypeError>(what, "representation_rules must hold RepresentationRule objects: got ",
+                     python_type_name(value));
+  if (!is_final_rule(value))
+    raise<ValueError>(what, "a representation rule is not finalized; its constructor must return first");
+  const RuleHolder* holder = rule_holder(value);
+  if (holder->rule != nullptr) return Ref<const RepresentationRule>(holder->rule);
+  return make_ref<const PythonRule>(nb::borrow(value), *holder->structure);
+}
+
+void adopt_rule(nb::handle self, const Ref<const RepresentationRule>& rule) {
+  python_rules.emplace(rule.get(), self.ptr());
+  rule_holder(self)->rule = Ref(rule).detach();
+}
+
+nb::object from_rule(const Ref<const RepresentationRule>& rule) {
+  if (const auto* written = dynamic_cast<const PythonRule*>(rule.get())) return written->python();
+  const bool is_level_extent = dynamic_cast<const LevelExtent*>(rule.get()) != nullptr;
+  nb::object object = allocate_instance(is_level_extent ? model().level_extent : model().rule);
+  const auto known = python_rules.find(rule.get());
+  if (known != python_rules.end()) return nb::borrow(known->second);
+  adopt_rule(object, rule);
+  return object;
+}
+
+void initialize_level_extent(nb::handle self, nb::handle level, nb::handle extent) {
+  constexpr std::string_view what = "LevelExtent";
+  require_open_rule(self);
+  if (!PyLong_CheckExact(level.ptr()))
+    raise<TypeError>(what, "level must be an int: got ", python_type_name(level));
+  const auto exact_level = to_index(level, what, "level");
+  if (exact_level < 0) raise<ValueError>(what, "level must be at least 0: got ", exact_level);
+  adopt_rule(self, make_ref<const LevelExtent>(exact_level, to_extent(extent, what, "extent", true)));
+}
+
+void finalize_rule(nb::handle self, nb::handle extension) {
+  require_open_rule(self);
+  const nb::object type = nb::borrow(nb::handle(self.type()));
+  const std::string name = nb::cast<std::string>(nb::str(type.attr("__qualname__")));
+  auto structure = std::make_unique<Structure>();
+  structure->string(nb::cast<std::string>(nb::str(type.attr("__module__")))).string(name);
+  structure->open().append(to_extension(extension, name)).close();
+  require_open_rule(self);  // the conversion may have run anything
+  rule_holder(self)->structure = structure.release();
+}
+
+const LevelExtent& finished_level_extent(nb::handle self) {
+  const auto* rule = dynamic_cast<const LevelExtent*>(rule_holder(self)->rule);
+  if (rule == nullptr)
+    raise<TypeError>("LevelExtent", "expected a LevelExtent: got ", python_type_name(self));
+  return *rule;
+}
+
+void validate_rule(nb::handle self, nb::handle context) {
+  const auto rule = to_rule(self, "RepresentationRule");
+  if (dynamic_cast<const PythonRule*>(rule.get()) != nullptr)
+    raise<NotImplementedError>(python_type_name(self), "validate(context) is for the rule's class to define");
+  rule->validate(PythonContext(context));
+}
+
+// --- Descriptors ---
 
 void require_instance(nb::handle self, nb::handle type, std::string_view what) {
-  if (PyObject_TypeCheck(self.ptr(), reinterpret_cast<PyTypeObject*>(type.ptr())) == 0)
+  if (!is_instance(self, type))
     raise<TypeError>(what, "__init__ needs an instance of ", what, ": got ", python_type_name(self));
   if (dtype_holder(self)->published != nullptr)
     raise<AttributeError>(what, dtype_holder(self)->published->to_string(),
@@ -275,15 +441,6 @@ void initialize_simple(nb::handle self, nb::handle name, nb::handle bits, nb::ha
       {.bits = to_index<ValueError>(bits, what, "an exact positive bit width"), .supertype = above});
 }
 
-Ref<const RepresentationRule> to_rule(nb::handle value, std::string_view what) {
-  if (PyObject_TypeCheck(value.ptr(), rule_holder_type) == 0)
-    raise<TypeError>(what, "representation_rules must hold RepresentationRule objects: got ",
-                     python_type_name(value));
-  if (rule_holder(value)->rule == nullptr)
-    raise<ValueError>(what, "a representation rule is not finalized; its constructor must return first");
-  return Ref<const RepresentationRule>(rule_holder(value)->rule);
-}
-
 void initialize_compound(nb::handle self, nb::handle name, nb::handle supertype, nb::handle simple_types,
                          nb::handle rules) {
   constexpr std::string_view what = "CompoundDType";
@@ -317,52 +474,49 @@ void initialize_block_scaled(nb::handle self, nb::handle name, nb::handle elemen
 // Each class of the model that `self` belongs to must have run its __init__ (M108).
 void check_draft(nb::handle self) {
   const std::string type_name = python_type_name(self);
-  const DTypeHolder* holder = dtype_holder(self);
   const auto require = [&](bool is_initialized, std::string_view base) {
     if (!is_initialized)
       raise<TypeError>(type_name, "the constructor did not initialize its ", base,
                        " base; call super().__init__");
   };
-  require(PyObject_TypeCheck(self.ptr(), dtype_holder_type) != 0 && holder->published == nullptr &&
-              holder->is_base_initialized,
-          "DType");
-  const auto belongs_to = [&](nb::handle type) {
-    return PyObject_TypeCheck(self.ptr(), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
-  };
-  const bool is_category = belongs_to(model().category), is_simple = belongs_to(model().simple),
-             is_compound = belongs_to(model().compound);
+  require(is_instance(self, dtype_holder_type), "DType");
+  const DTypeHolder* holder = dtype_holder(self);
+  require(holder->published == nullptr && holder->is_base_initialized, "DType");
+  const bool is_category = is_instance(self, model().category), is_simple = is_instance(self, model().simple),
+             is_compound = is_instance(self, model().compound);
   if (int{is_category} + int{is_simple} + int{is_compound} != 1)
-    raise<TypeError>(type_name,
-                     "a dtype is a category, a simple or a compound dtype: this class is none or several; "
-                     "extend one of DTypeCategory, SimpleDType, CompoundDType and BlockScaledDType");
+    raise<TypeError>(
+        type_name,
+        "a dtype is a category, a simple or a compound dtype: this class is none or several; extend "
+        "one of DTypeCategory, SimpleDType, CompoundDType and BlockScaledDType");
   const DType* draft = holder->draft;
   if (is_category) require(draft != nullptr && draft->is_category(), "category");
   if (is_simple) require(draft != nullptr && draft->is_simple(), "simple");
   if (is_compound) require(draft != nullptr && draft->is_compound(), "compound");
-  if (belongs_to(model().block_scaled))
+  if (is_instance(self, model().block_scaled))
     require(dynamic_cast<const BlockScaledDType*>(draft) != nullptr, "block-scaled");
 }
 
 void publish_dtype(nb::handle self, nb::handle extension) {
+  Structure structure = to_extension(extension, python_type_name(self));
+  check_draft(self);  // structure_extension() may have run anything
   DTypeHolder* holder = dtype_holder(self);
-  Structure structure = to_extension(extension, holder->draft->name());
   std::unique_ptr<DType> draft(std::exchange(holder->draft, nullptr));
   const DType& dtype = publish(std::move(draft), std::move(structure), self.ptr());
   holder->published = &dtype;
-  Py_INCREF(self.ptr());  // given back by drop_python_dtypes
+  Py_INCREF(self.ptr());  // given back by drop_python_objects
 }
 
 void discard_draft(nb::handle self) {
-  if (PyObject_TypeCheck(self.ptr(), dtype_holder_type) == 0) return;
-  delete std::exchange(dtype_holder(self)->draft, nullptr);
-  dtype_holder(self)->is_base_initialized = false;
+  if (!is_instance(self, dtype_holder_type)) return;
+  DTypeHolder* holder = dtype_holder(self);
+  delete std::exchange(holder->draft, nullptr);
+  holder->is_base_initialized = false;
 }
 
 // The descriptor behind `self`, published or under construction.
 template <class T = DType>
 const T& described(nb::handle self) {
-  if (PyObject_TypeCheck(self.ptr(), dtype_holder_type) == 0)
-    raise<TypeError>("dtype", "expected a DType: got ", python_type_name(self));
   const DTypeHolder* holder = dtype_holder(self);
   const DType* dtype = holder->published != nullptr ? holder->published : holder->draft;
   if (dtype == nullptr) raise_not_finalized();
@@ -379,11 +533,13 @@ nb::tuple from_dtypes(const Range& dtypes) {
 }
 
 nb::object from_name(nb::handle type, nb::handle name) {
+  if (PyType_Check(type.ptr()) == 0)
+    raise<TypeError>("dtype", "expected a class: got ", python_type_name(type));
   const std::string type_name = nb::cast<std::string>(type.attr("__name__"));
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(text(type_name, ".from_name"), "name must be a str: got ", python_type_name(name));
   nb::object dtype = from_dtype(DType::from_name(utf8(name)));
-  if (PyObject_TypeCheck(dtype.ptr(), reinterpret_cast<PyTypeObject*>(type.ptr())) == 0)
+  if (!is_instance(dtype, type))
     raise<LookupError>(text(type_name, ".from_name"), "'", utf8(name), "' is not a ", type_name,
                        " descriptor; ask the class it belongs to, or DType");
   return dtype;
@@ -395,140 +551,7 @@ nb::handle python_class(const DType& dtype) {
   return dynamic_cast<const BlockScaledDType*>(&dtype) != nullptr ? model().block_scaled : model().compound;
 }
 
-// At exit the registry lets go of its Python objects; each is forgotten when its last user is.
-void drop_python_dtypes() {
-  for (const DType* dtype : DType::registered())
-    if (PyObject* object = dtype->python_object()) Py_DECREF(object);
-  context_conversion = nullptr;
-}
-
-// --- Rules
-// ----------------------------------------------------------------------------------------------------
-
-// A Python context seen from C++.
-class PythonContext final : public RepresentationValidationContext {
- public:
-  explicit PythonContext(nb::handle context)
-      : context_(nb::borrow(context)),
-        logical_dtype_(to_dtype(nb::object(context.attr("logical_dtype")), "logical")),
-        adjacent_layouts_(context.attr("adjacent_layouts")),
-        level_shapes_(context.attr("level_shapes")) {
-    for (const auto& dtype : to_items(context.attr("storage_dtypes"), "context", "storage_dtypes"))
-      storage_dtypes_.push_back(&to_dtype(dtype, "storage"));
-  }
-
-  [[nodiscard]] const nb::object& python() const { return context_; }
-  [[nodiscard]] const DType& logical_dtype() const override { return logical_dtype_; }
-  [[nodiscard]] std::span<const DTypeRef> storage_dtypes() const override { return storage_dtypes_; }
-  [[nodiscard]] Index adjacent_count() const override {
-    return static_cast<Index>(nb::len(adjacent_layouts_));
-  }
-  [[nodiscard]] Index level_size(Index level) const override {
-    return to_index(nb::object(nb::object(level_shapes_[level]).attr("size")), "context", "a level's size");
-  }
-  [[nodiscard]] std::optional<Index> uniform_preimage_extent(Index edge) const override {
-    const nb::object extent = nb::object(adjacent_layouts_[edge])
-                                  .attr("uniform_preimage_extent")(nb::object(level_shapes_[edge + 1]));
-    if (extent.is_none()) return std::nullopt;
-    return to_index(extent, "context", "a uniform preimage extent");
-  }
-
- private:
-  nb::object context_;
-  const DType& logical_dtype_;
-  nb::object adjacent_layouts_, level_shapes_;
-  std::vector<DTypeRef> storage_dtypes_;
-};
-
-nb::object from_context(const RepresentationValidationContext& context) {
-  if (const auto* known = dynamic_cast<const PythonContext*>(&context)) return known->python();
-  if (!context_conversion)
-    raise<RuntimeError>("RepresentationRule", "a rule written in Python cannot see this native context");
-  return context_conversion(context);
-}
-
-// A rule whose validate is written in Python; its Python object owns it.
-class PythonRule final : public RepresentationRule {
- public:
-  explicit PythonRule(Structure structure) : structure_(std::move(structure)) {}
-  void validate(const RepresentationValidationContext& context) const override {
-    const nb::gil_scoped_acquire lock;
-    nb::handle(python_object()).attr("validate")(from_context(context));
-  }
-  [[nodiscard]] Structure structure() const override { return structure_; }
-
- private:
-  Structure structure_;
-};
-
-void adopt_rule(nb::handle self, RepresentationRule* rule) {
-  rule_holder(self)->rule = rule;
-  rule->set_python_object(self.ptr());
-}
-
-void require_open_rule(nb::handle self) {
-  if (PyObject_TypeCheck(self.ptr(), rule_holder_type) == 0)
-    raise<TypeError>("RepresentationRule", "expected a RepresentationRule: got ", python_type_name(self));
-  if (rule_holder(self)->rule != nullptr)
-    raise<AttributeError>("RepresentationRule", "rules are immutable; make another one");
-}
-
-void initialize_level_extent(nb::handle self, nb::handle level, nb::handle extent) {
-  constexpr std::string_view what = "LevelExtent";
-  require_open_rule(self);
-  if (!PyLong_CheckExact(level.ptr()))
-    raise<TypeError>(what, "level must be an int: got ", python_type_name(level));
-  const auto exact_level = to_index(level, what, "level");
-  if (exact_level < 0) raise<ValueError>(what, "level must be at least 0: got ", exact_level);
-  const auto rule = make_ref<LevelExtent>(exact_level, to_extent(extent, what, "extent", true));
-  adopt_rule(self, rule.get());
-}
-
-void finalize_rule(nb::handle self, nb::handle extension) {
-  require_open_rule(self);
-  const nb::object type = nb::borrow(nb::handle(self.type()));
-  const std::string name = nb::cast<std::string>(nb::str(type.attr("__qualname__")));
-  Structure structure;
-  structure.string(nb::cast<std::string>(nb::str(type.attr("__module__")))).string(name);
-  structure.open().append(to_extension(extension, name)).close();
-  const auto rule = make_ref<PythonRule>(std::move(structure));
-  adopt_rule(self, rule.get());
-}
-
-bool is_final_rule(nb::handle self) {
-  return PyObject_TypeCheck(self.ptr(), rule_holder_type) != 0 && rule_holder(self)->rule != nullptr;
-}
-
-const RepresentationRule& finished_rule(nb::handle self) {
-  to_rule(self, "RepresentationRule");
-  return *rule_holder(self)->rule;
-}
-
-const LevelExtent& finished_level_extent(nb::handle self) {
-  const auto* rule = dynamic_cast<const LevelExtent*>(&finished_rule(self));
-  if (rule == nullptr)
-    raise<TypeError>("LevelExtent", "expected a LevelExtent: got ", python_type_name(self));
-  return *rule;
-}
-
-nb::object from_rule(const Ref<const RepresentationRule>& rule) {
-  if (PyObject* known = rule->python_object()) return nb::borrow(known);
-  const bool is_level_extent = dynamic_cast<const LevelExtent*>(rule.get()) != nullptr;
-  nb::object object = allocate_instance(is_level_extent ? model().level_extent : model().rule);
-  // From here on the object owns the rule; the references held from C++ keep the object alive.
-  adopt_rule(object, const_cast<RepresentationRule*>(rule.get()));
-  return object;
-}
-
-void validate_rule(nb::handle self, nb::handle context) {
-  const RepresentationRule& rule = finished_rule(self);
-  if (dynamic_cast<const PythonRule*>(&rule) != nullptr)
-    raise<NotImplementedError>(python_type_name(self), "validate(context) is for the rule's class to define");
-  rule.validate(PythonContext(context));
-}
-
-// --- Values of levels
-// -----------------------------------------------------------------------------------------
+// --- Values of levels ---
 
 void bind_levels(nb::module_& module) {
   nb::class_<Level> level(
@@ -541,7 +564,7 @@ void bind_levels(nb::module_& module) {
             const SimpleRef scale_dtype = to_simple(scale, "Level", "scale");
             new (self) Level(scale_dtype, to_extent(block, "Level", "block", false));
           },
-          "scale"_a, "block"_a,
+          "scale"_a.none(), "block"_a.none(),
           "scale: a SimpleDType (TypeError). block: Whole or an int (TypeError) of at least 1 (ValueError).")
       .def_prop_ro(
           "scale", [](const Level& self) { return self.scale; }, "The SimpleDType of the scales.")
@@ -572,7 +595,7 @@ void bind_levels(nb::module_& module) {
             const double exact = to_scalar(constant, "SymbolicBits", "constant").to_binary64();
             new (self) SymbolicBits{exact, to_index(whole_scale_bits, "SymbolicBits", "whole_scale_bits")};
           },
-          "constant"_a, "whole_scale_bits"_a)
+          "constant"_a.none(), "whole_scale_bits"_a.none())
       .def_ro("constant", &SymbolicBits::constant, "Bits that do not depend on the element count.")
       .def_ro("whole_scale_bits", &SymbolicBits::whole_scale_bits, "Bits of the one scale.")
       .def(
@@ -580,7 +603,7 @@ void bind_levels(nb::module_& module) {
           [](const SymbolicBits& self, nb::handle element_count) {
             return self.evaluate(to_index(element_count, "SymbolicBits.evaluate", "element_count"));
           },
-          "element_count"_a,
+          "element_count"_a.none(),
           "Bits per element of a tensor of `element_count` elements, an int (TypeError) of at least 1 "
           "(ValueError).")
       .def("__eq__",
@@ -601,8 +624,7 @@ void bind_levels(nb::module_& module) {
     type.attr("__module__") = "orlop.carriers.dtype";
 }
 
-// --- Storage dtype helpers
-// ------------------------------------------------------------------------------------
+// --- Storage dtype helpers ---
 
 nb::object validate_storage(nb::handle dtype, std::string_view carrier, nb::handle accepted) {
   const DType& candidate = to_dtype(dtype, carrier);
@@ -618,35 +640,52 @@ nb::object zero_of(nb::handle dtype) {
   return zero ? from_scalar(*zero) : nb::none();
 }
 
-// --- The module
-// -----------------------------------------------------------------------------------------------
+// --- The module ---
 
-void install_model(nb::handle category, nb::handle simple, nb::handle compound, nb::handle block_scaled,
-                   nb::handle rule, nb::handle level_extent, nb::handle whole, nb::handle context) {
-  python_model = {category, simple, compound, block_scaled, rule, level_extent, whole, context};
-  for (const nb::handle part : {category, simple, compound, block_scaled, rule, level_extent, whole, context})
-    part.inc_ref();
+void install_model(nb::module_ native, nb::type_object category, nb::type_object simple,
+                   nb::type_object compound, nb::type_object block_scaled, nb::type_object rule,
+                   nb::type_object level_extent, nb::type_object context, nb::object whole) {
+  if (python_model.whole.is_valid()) raise<RuntimeError>("dtype", "orlop.carriers.dtype is loaded once");
+  python_model = {category, simple, compound, block_scaled, rule, level_extent, context, whole};
+  native.attr("model") = nb::capsule(&python_model, [](void*) noexcept { python_model = {}; });
 }
+
+// At exit the registry lets go of its Python objects; each is forgotten when its last user is.
+void drop_python_objects() {
+  static bool is_done = false;
+  if (std::exchange(is_done, true)) return;
+  context_conversion = nullptr;
+  for (const DType* dtype : DType::registered()) {
+    for (const auto& rule : dtype->representation_rules())
+      if (const auto* written = dynamic_cast<const PythonRule*>(rule.get())) written->forget_python();
+    if (PyObject* object = dtype->python_object()) Py_DECREF(object);
+  }
+}
+
+const auto any = nb::arg().none();  // an argument that may be None
 
 void bind_construction(nb::module_& module) {
   module.def("install_model", install_model);
-  module.def("initialize_dtype", initialize_dtype);
-  module.def("initialize_category", initialize_category);
-  module.def("initialize_simple", initialize_simple);
-  module.def("initialize_compound", initialize_compound);
-  module.def("initialize_block_scaled", initialize_block_scaled);
-  module.def("check_draft", check_draft);
-  module.def("publish", publish_dtype);
-  module.def("discard_draft", discard_draft);
+  module.def("initialize_dtype", initialize_dtype, any, any, any);
+  module.def("initialize_category", initialize_category, any, any, any, any);
+  module.def("initialize_simple", initialize_simple, any, any, any, any);
+  module.def("initialize_compound", initialize_compound, any, any, any, any, any);
+  module.def("initialize_block_scaled", initialize_block_scaled, any, any, any, any);
+  module.def("check_draft", check_draft, any);
+  module.def("publish", publish_dtype, any, any);
+  module.def("discard_draft", discard_draft, any);
   module.def("is_published", [](nb::handle self) { return dtype_holder(self)->published != nullptr; });
   module.def("builtins", [] { return from_dtypes(builtin_dtypes()); });
   module.def("registered", [] { return from_dtypes(DType::registered()); });
-  module.def("from_name", from_name);
-  module.def("resolve", [](nb::handle name, nb::handle structure) {
-    if (!PyUnicode_Check(name.ptr()))
-      raise<TypeError>("dtype", "name must be a str: got ", python_type_name(name));
-    return from_dtype(resolve_dtype(utf8(name), to_structure(structure, "dtype")));
-  });
+  module.def("from_name", from_name, any, any);
+  module.def(
+      "resolve",
+      [](nb::handle name, nb::handle structure) {
+        if (!PyUnicode_Check(name.ptr()))
+          raise<TypeError>("dtype", "name must be a str: got ", python_type_name(name));
+        return from_dtype(resolve_dtype(utf8(name), to_structure(structure, "dtype")));
+      },
+      any, any);
 }
 
 void bind_queries(nb::module_& module) {
@@ -657,17 +696,21 @@ void bind_queries(nb::module_& module) {
   module.def("is_simple", [](nb::handle self) { return described(self).is_simple(); });
   module.def("is_compound", [](nb::handle self) { return described(self).is_compound(); });
   module.def("is_opaque_storage", [](nb::handle self) { return described(self).is_opaque_storage(); });
-  module.def("is_subtype_of", [](nb::handle self, nb::handle other) {
-    return described(self).is_subtype_of(to_dtype(other, "is_subtype_of"));
-  });
+  module.def(
+      "is_subtype_of",
+      [](nb::handle self, nb::handle other) {
+        return described(self).is_subtype_of(to_dtype(other, "is_subtype_of"));
+      },
+      any, any);
   module.def("representation_rules", [](nb::handle self) {
     nb::list rules;
     for (const auto& rule : described(self).representation_rules()) rules.append(from_rule(rule));
     return nb::tuple(rules);
   });
   module.def("structure", [](nb::handle self) {
-    if (dtype_holder(self)->published == nullptr) raise_not_finalized();
-    return from_structure(described(self).structure());
+    const DType* dtype = dtype_holder(self)->published;
+    if (dtype == nullptr) raise_not_finalized();
+    return from_structure(dtype->structure());
   });
   module.def("bits", [](nb::handle self) { return described<SimpleDType>(self).bits(); });
   module.def("simple_types",
@@ -688,12 +731,13 @@ void bind_queries(nb::module_& module) {
 }
 
 void bind_rules(nb::module_& module) {
-  module.def("initialize_level_extent", initialize_level_extent);
-  module.def("finalize_rule", finalize_rule);
-  module.def("is_final_rule", is_final_rule);
-  module.def("rule_structure",
-             [](nb::handle self) { return from_structure(finished_rule(self).structure()); });
-  module.def("validate_rule", validate_rule);
+  module.def("initialize_level_extent", initialize_level_extent, any, any, any);
+  module.def("finalize_rule", finalize_rule, any, any);
+  module.def("is_final_rule", is_final_rule, any);
+  module.def("rule_structure", [](nb::handle self) {
+    return from_structure(to_rule(self, "RepresentationRule")->structure());
+  });
+  module.def("validate_rule", validate_rule, any, any);
   module.def("level", [](nb::handle self) { return finished_level_extent(self).level(); });
   module.def("extent", [](nb::handle self) { return from_extent(finished_level_extent(self).extent()); });
 }
@@ -737,9 +781,9 @@ void bind_dtype(nb::module_& module) {
   bind_queries(native);
   bind_rules(native);
   bind_levels(native);
-  native.def("validate_storage_dtype", validate_storage);
-  native.def("storage_zero", zero_of);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(drop_python_dtypes));
+  native.def("validate_storage_dtype", validate_storage, any, nb::arg(), any);
+  native.def("storage_zero", zero_of, any);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(drop_python_objects));
 }
 
 }  // namespace orlop::bindings

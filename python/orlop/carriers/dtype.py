@@ -131,6 +131,28 @@ class DType(
 
     __slots__ = ("__weakref__",)
 
+    Any: "DTypeCategory"
+    Floating: "DTypeCategory"
+    Integer: "DTypeCategory"
+    Bool: "SimpleDType"
+    Int32: "SimpleDType"
+    Int8: "SimpleDType"
+    Float32: "SimpleDType"
+    Float64: "SimpleDType"
+    E8M0: "SimpleDType"
+    E5M2: "SimpleDType"
+    E4M3: "SimpleDType"
+    E3M2: "SimpleDType"
+    E2M3: "SimpleDType"
+    E2M1: "SimpleDType"
+    MXFP8_E4M3: "BlockScaledDType"
+    MXFP8_E5M2: "BlockScaledDType"
+    MXINT8: "BlockScaledDType"
+    MXFP6_E3M2: "BlockScaledDType"
+    MXFP6_E2M3: "BlockScaledDType"
+    MXFP4: "BlockScaledDType"
+    NVFP4: "BlockScaledDType"
+
     def __init__(self, name, *, supertype=None):
         _native.initialize_dtype(self, name, supertype)
 
@@ -432,8 +454,9 @@ def _unpickle_dtype(name, structure):
 
 
 _native.install_model(
+    _native,
     *(DTypeCategory, SimpleDType, CompoundDType, BlockScaledDType),
-    *(RepresentationRule, LevelExtent, Whole, RepresentationValidationContext),
+    *(RepresentationRule, LevelExtent, RepresentationValidationContext, Whole),
 )
 for _dtype in _native.builtins():
     type.__setattr__(DType, _dtype.name, _dtype)
