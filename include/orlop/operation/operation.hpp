@@ -1,0 +1,122 @@
+// Operation: one stateful invocation of a named operation, and the autograd node of its result (P40-P46).
+#pragma once
+
+#include <any>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "orlop/operation/options.hpp"
+#include "orlop/tensor/tensor.hpp"
+
+namespace orlop::inline v0 {
+
+/// One positional argument: a Tensor, a real number, or anything else (shapes, axes, keys, Python objects).
+class ORLOP_API Argument {
+ public:
+  Argument(Tensor tensor) : value_(std::move(tensor)) {}
+  Argument(Scalar scalar) : value_(std::move(scalar)) {}
+  template <class T>
+  [[nodiscard]] static Argument of(T value) {
+    return Argument(Other{std::any(std::move(value))});
+  }
+
+  [[nodiscard]] const Tensor* tensor() const noexcept { return std::get_if<Tensor>(&value_); }
+  [[nodiscard]] const Scalar* scalar() const noexcept { return std::get_if<Scalar>(&value_); }
+  /// The other value of exact type `T`, or null.
+  template <class T>
+  [[nodiscard]] const T* get() const noexcept {
+    const auto* other = std::get_if<Other>(&value_);
+    return other != nullptr ? std::any_cast<T>(&other->value) : nullptr;
+  }
+
+ private:
+  struct Other {  // keeps std::any's conversions from everything out of overload resolution
+    std::any value;
+  };
+  explicit Argument(Other other) : value_(std::move(other)) {}
+
+  std::variant<Tensor, Scalar, Other> value_;
+};
+
+/// One gradient per saved input, in saved order; nothing where there is none.
+using Gradients = std::vector<std::optional<Tensor>>;
+
+/// Base of all operations; open to C++ and Python authors (P44): implement `forward_impl` and `backward`.
+class ORLOP_API Operation : public Object {
+ public:
+  Operation() noexcept;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation() override;
+
+  /// Runs the operation; records it as the result's autograd node where gradients are wanted (P42).
+  Tensor forward(std::span<const Argument> inputs, const OperationExecutionOptions* options = nullptr);
+  /// The same without recording anything: for an operation nested in another (P43).
+  Tensor execute_lowered(std::span<const Argument> inputs, const OperationExecutionOptions* options = nullptr);
+  /// The vector-Jacobian product. Default: RuntimeError.
+  virtual Gradients backward(const Tensor& gradient);
+
+  /// The instance's own state, for authors.
+  [[nodiscard]] std::map<std::string, std::any>& ctx();
+  /// Keeps these tensors with fresh version tokens, replacing what was kept.
+  void store_inputs(std::span<const Tensor> inputs);
+  [[nodiscard]] const std::vector<Tensor>& inputs() const noexcept { return inputs_; }
+  [[nodiscard]] const std::vector<VersionToken>& input_versions() const noexcept { return versions_; }
+  /// RuntimeError when a kept tensor was mutated since.
+  void validate_input_versions() const;
+
+  /// Empty before dispatch.
+  [[nodiscard]] const std::string& operation_name() const noexcept { return name_; }
+  /// Null before dispatch.
+  [[nodiscard]] CarrierClass dispatch_carrier_class() const noexcept { return dispatch_class_; }
+  [[nodiscard]] const OperationExecutionOptions* execution_options() const noexcept { return options_.get(); }
+  /// The operation's own class, for profiles.
+  [[nodiscard]] virtual std::string implementation_name() const;
+
+  [[nodiscard]] bool autograd_state_freed() const noexcept { return freed_; }
+  /// Empties inputs, versions, ctx and options; the node stays on its result.
+  void release_autograd_state() noexcept;
+  [[nodiscard]] bool is_dispatched() const noexcept { return static_cast<bool>(dispatch_class_); }
+
+  void visit_references(ReferenceVisitor& visitor) const override;
+  void drop_references() noexcept override;
+
+ protected:
+  /// Computes the result. Never called directly.
+  virtual Tensor forward_impl(std::span<const Argument> inputs) = 0;
+  /// Whether a compound tensor may be an argument (the views; P42 step 2).
+  [[nodiscard]] virtual bool accepts_compound() const;
+  /// Drops state of a subclass with the rest; called by release_autograd_state.
+  virtual void on_release_autograd_state() noexcept {}
+
+ private:
+  friend class Carrier;  // dispatch_op stamps the name and the class
+  void check_call(std::span<const Argument> inputs, const OperationExecutionOptions* options) const;
+  Tensor run(std::span<const Argument> inputs, const OperationExecutionOptions* options);
+  void clear_inputs() noexcept;
+
+  std::string name_;
+  CarrierClass dispatch_class_;
+  std::vector<Tensor> inputs_;
+  std::vector<VersionToken> versions_;
+  std::unique_ptr<std::map<std::string, std::any>> ctx_;
+  std::unique_ptr<OperationExecutionOptions> options_;
+  bool freed_ = false;
+  bool is_node_ = false;  // some result's autograd node
+};
+
+/// The base path of execute_lowered, whatever a subclass shadows.
+ORLOP_API Tensor execute_lowered_operation(Operation& operation, std::span<const Argument> inputs,
+                                           const OperationExecutionOptions* options = nullptr);
+
+/// A fresh undispatched operation of the central table (P45), for a carrier's `make_operation`. Unknown name:
+/// NotImplementedError.
+[[nodiscard]] ORLOP_API Ref<Operation> table_operation(std::string_view name);
+
+}  // namespace orlop::inline v0

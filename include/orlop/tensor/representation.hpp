@@ -1,0 +1,32 @@
+// The parts of a compound tensor: one subtensor per plane and the layouts between neighbouring planes (M406).
+#pragma once
+
+#include <vector>
+
+#include "orlop/layout/layout.hpp"
+#include "orlop/storage/carrier.hpp"
+
+namespace orlop::inline v0 {
+
+/// One plane: element i of `layout` lives in slot `offset + layout(i)` of `carrier`.
+struct Subtensor {
+  const DType* dtype;
+  Ref<Carrier> carrier;
+  Index offset;
+  Layout layout;
+};
+
+/// What a tensor refers to. `adjacent_layouts[i]` maps a coordinate of plane i to an ordinal of plane i + 1.
+struct TensorRepresentation {
+  const DType* logical_dtype;
+  std::vector<Subtensor> subtensors;
+  std::vector<Layout> adjacent_layouts;
+};
+
+/// Checks a representation in the order of M407; the first failure is the one that is reported.
+ORLOP_API void validate_representation(const TensorRepresentation& representation);
+
+/// The checks of one placement (M401): live carrier, storable dtype, offset, and the layout within the carrier.
+ORLOP_API void validate_placement(const Carrier& carrier, Index offset, const Layout& layout);
+
+}  // namespace orlop::inline v0

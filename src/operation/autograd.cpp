@@ -1,0 +1,301 @@
+// The traversal: iterative, topological, published only as a whole.
+#include "orlop/operation/autograd.hpp"
+
+#include <array>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "operation/definition.hpp"
+#include "operation/gradient.hpp"
+#include "orlop/storage/normalize.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+void require_differentiable(const Tensor& tensor, std::string_view what) {
+  if (!tensor.is_differentiable())
+    raise<RuntimeError>(what, "only Float32 and Floating Tensors are differentiable: the dtype is ",
+                        tensor.dtype().name());
+}
+
+Operation* node_of(const Tensor& tensor) noexcept {
+  return static_cast<Operation*>(tensor.object()->autograd_node.get());
+}
+
+}  // namespace
+
+Ref<Operation> autograd_node(const Tensor& tensor) { return Ref<Operation>(node_of(tensor)); }
+
+void set_autograd_node(const Tensor& tensor, Ref<Operation> node) {
+  if (node) require_differentiable(tensor, "autograd_ctx");
+  release_iteratively(std::exchange(tensor.object()->autograd_node, Ref<Object>(std::move(node))));
+}
+
+Tensor gradient_of(const Tensor& tensor) {
+  require_differentiable(tensor, "grad");
+  return tensor.object()->gradient;
+}
+
+void set_gradient(const Tensor& tensor, Tensor gradient) {
+  if (gradient) require_differentiable(tensor, "grad");
+  tensor.object()->gradient = std::move(gradient);
+}
+
+void retain_grad(const Tensor& tensor, bool retain) {
+  require_differentiable(tensor, "retain_grad");
+  tensor.object()->retains_gradient = retain;
+}
+
+void check_cotangent(const Tensor& target, const Tensor& cotangent) {
+  if (&cotangent.dtype() != &target.dtype())
+    raise<TypeError>("backward", "the cotangent must have the Tensor's dtype ", target.dtype().name(), ": got ",
+                     cotangent.dtype().name());
+  const Layout& layout = target.layout();
+  if (layout.is_injective()) {
+    if (!(cotangent.layout() == layout))
+      raise<ValueError>("backward", "the cotangent must have the Tensor's layout ", layout, ": got ",
+                        cotangent.layout());
+    return;
+  }
+  if (!layout.is_broadcast_aliasing())
+    raise<ValueError>("backward", "elements of the Tensor share slots in a way no gradient can follow: ", layout,
+                      "; only modes of stride 0 may repeat slots");
+  if (!(cotangent.layout().shape() == layout.shape()) || !cotangent.layout().is_injective())
+    raise<ValueError>("backward", "the cotangent must have shape ", layout.shape(), " in an injective layout: got ",
+                      cotangent.layout());
+}
+
+namespace {
+
+/// Sum of two gradients of one shape, in the layout of the first.
+Tensor add_gradients(const Tensor& a, const Tensor& b) {
+  const Tensor other = a.carrier_type() == b.carrier_type() ? b : copy_to_carrier(b, *a.carrier());
+  const std::array<Argument, 2> arguments{Argument(a), Argument(other)};
+  const Tensor sum = run_definition(*find_definition("add"), arguments, nullptr, a.carrier_type(), false);
+  return sum.layout() == a.layout() ? sum : copy_to_layout(sum, a.layout());
+}
+
+/// What `.grad` stores for the arrived cotangent of `target`: a copy of its own; where slots repeat by stride 0,
+/// each coordinate holds the sum over all coordinates of its slot (P86).
+Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
+  const Layout& layout = target.layout();
+  if (layout.is_injective()) return copy_to_layout(arrived, layout);
+  detail::Nest distinct = layout.shape().nest();
+  distinct.size = 1;
+  for (std::size_t i = 0; i < distinct.leaves.size(); ++i) {
+    if (layout.strides()[i] == 0) distinct.leaves[i] = 1;
+    distinct.size *= distinct.leaves[i];
+  }
+  const Tensor sum = sum_to_shape(arrived, Shape(std::move(distinct)));
+  const Tensor spread = Tensor::trusted(sum.carrier(), sum.offset(), sum.layout().broadcast_to(layout.shape()));
+  return copy_to_layout(spread, Layout::canonical(layout.shape()));
+}
+
+class Traversal {
+ public:
+  /// Finds every node below `root` in topological order, consumers first.
+  explicit Traversal(Operation* root) {
+    if (root == nullptr) return;
+    struct Frame {
+      Operation* node;
+      std::size_t next;
+    };
+    std::vector<Frame> stack{{root, 0}};
+    std::unordered_set<Operation*> seen{root};
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      if (frame.next == frame.node->inputs().size()) {
+        order_.emplace_back(frame.node);
+        stack.pop_back();
+        continue;
+      }
+      Operation* below = node_of(frame.node->inputs()[frame.next++]);
+      if (below != nullptr && seen.insert(below).second) stack.push_back({below, 0});
+    }
+  }
+
+  /// One more contribution to the cotangent of `target`.
+  void deliver(const Tensor& target, const Tensor& cotangent) {
+    auto [entry, is_first] = arrived_.try_emplace(target.object(), Arrival{target, cotangent});
+    if (is_first) {
+      arrival_order_.push_back(target.object());
+      if (Operation* node = node_of(target)) results_[node].push_back(target.object());
+    } else {
+      entry->second.cotangent = add_gradients(entry->second.cotangent, cotangent);
+    }
+  }
+
+  void run() {
+    for (auto node = order_.rbegin(); node != order_.rend(); ++node) {
+      const auto results = results_.find(node->get());
+      if (results == results_.end()) continue;
+      Tensor cotangent;
+      for (TensorObject* result : results->second) {
+        const Tensor& contribution = arrived_.at(result).cotangent;
+        cotangent = cotangent ? add_gradients(cotangent, contribution) : contribution;
+      }
+      step(**node, cotangent);
+    }
+  }
+
+  /// Runs one node and delivers what it returns.
+  void step(Operation& node, const Tensor& cotangent) {
+    if (node.autograd_state_freed())
+      raise<RuntimeError>("backward", "the graph of ", node.operation_name(), " was already released by an earlier "
+                          "backward; pass retain_graph=True there to go through it again");
+    node.validate_input_versions();
+    const Gradients gradients = node.backward(cotangent);
+    const std::vector<Tensor> inputs = node.inputs();
+    if (gradients.size() != inputs.size())
+      raise<ValueError>("backward", node.operation_name(), " must return one gradient or None per saved input: ",
+                        inputs.size(), " expected, ", gradients.size(), " returned");
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!gradients[i] || !inputs[i].is_differentiable()) continue;
+      check_cotangent(inputs[i], *gradients[i]);
+      deliver(inputs[i], *gradients[i]);
+    }
+  }
+
+  /// The cotangent that reached `tensor`, or nothing.
+  [[nodiscard]] std::optional<Tensor> arrived(const Tensor& tensor) const {
+    const auto found = arrived_.find(tensor.object());
+    return found == arrived_.end() ? std::nullopt : std::optional(found->second.cotangent);
+  }
+
+  /// Adds to `.grad` of leaves and retaining Tensors; everything is computed before anything is set (P87).
+  void publish() {
+    std::vector<std::pair<Tensor, Tensor>> updates;
+    for (TensorObject* object : arrival_order_) {
+      const auto& [target, cotangent] = arrived_.at(object);
+      if (node_of(target) != nullptr && !object->retains_gradient) continue;
+      Tensor stored = stored_gradient(target, cotangent);
+      if (object->gradient) stored = add_gradients(object->gradient, stored);
+      updates.emplace_back(target, std::move(stored));
+    }
+    for (auto& [target, gradient] : updates) target.object()->gradient = std::move(gradient);
+  }
+
+  void release_nodes() {
+    for (const Ref<Operation>& node : order_) node->release_autograd_state();
+  }
+
+ private:
+  struct Arrival {
+    Tensor target;
+    Tensor cotangent;
+  };
+  std::vector<Ref<Operation>> order_;  // producers first
+  std::unordered_map<TensorObject*, Arrival> arrived_;
+  std::vector<TensorObject*> arrival_order_;
+  std::unordered_map<Operation*, std::vector<TensorObject*>> results_;
+};
+
+Tensor one_like(const Tensor& tensor) {
+  const Layout& layout = tensor.layout();
+  if (layout.rank() != 1 || !layout.is_leaf() || layout.size() != 1)
+    raise<ValueError>("backward", "only a Tensor of shape (1,) can start without a gradient: its shape is ",
+                      layout.shape(), "; pass gradient=");
+  Ref<Carrier> carrier = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+  const float one = 1.0F;
+  carrier->write_span(0, 1, &one);
+  return Tensor::trusted(std::move(carrier), 0, layout);
+}
+
+}  // namespace
+
+void backward(const Tensor& tensor, const std::optional<Tensor>& gradient, BackwardOptions options) {
+  tensor.require_single_subtensor("backward");
+  require_differentiable(tensor, "backward");
+  if (gradient) check_cotangent(tensor, *gradient);
+  const NoGrad no_grad;
+  const Tensor cotangent = gradient ? *gradient : one_like(tensor);
+  Traversal traversal(node_of(tensor));
+  traversal.deliver(tensor, cotangent);
+  traversal.run();
+  traversal.publish();
+  if (!options.retain_graph) traversal.release_nodes();
+}
+
+void backwards_traversal(const Tensor& gradient, const Ref<Operation>& operation, BackwardOptions options) {
+  if (!operation) return;
+  const NoGrad no_grad;
+  Traversal traversal(operation.get());
+  traversal.step(*operation, gradient);
+  traversal.run();
+  traversal.publish();
+  if (!options.retain_graph) traversal.release_nodes();
+}
+
+namespace {
+
+std::vector<std::optional<Tensor>> unbatched_grad(const Tensor& output, std::span<const Tensor> inputs,
+                                                  const Tensor& cotangent, bool retain_graph) {
+  Traversal traversal(node_of(output));
+  traversal.deliver(output, cotangent);
+  traversal.run();
+  std::vector<std::optional<Tensor>> gradients;
+  for (const Tensor& input : inputs) {
+    const auto arrived = traversal.arrived(input);
+    gradients.push_back(arrived ? std::optional(stored_gradient(input, *arrived)) : std::nullopt);
+  }
+  if (!retain_graph) traversal.release_nodes();
+  return gradients;
+}
+
+/// One Tensor whose first mode counts the entries of `parts`, all of one layout (P91).
+Tensor stack(const std::vector<Tensor>& parts) {
+  const Layout& part = parts.front().layout();
+  const Index span = part.cosize();
+  const auto count = static_cast<Index>(parts.size());
+  const Layout layout = Layout::concat(Layout::leaf(count, span), part);
+  Carrier& prototype = *parts.front().carrier();
+  Ref<Carrier> carrier = prototype.allocate_like(count * span, {.dtype = prototype.dtype()});
+  std::vector<std::byte> slots(slots_to_bytes(prototype.dtype(), span));
+  for (Index k = 0; k < count; ++k) {
+    const Tensor& entry = parts[static_cast<std::size_t>(k)];
+    entry.carrier()->read_span(entry.offset(), span, slots.data());
+    carrier->write_span(k * span, span, slots.data());
+  }
+  return Tensor::trusted(std::move(carrier), 0, layout);
+}
+
+}  // namespace
+
+std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Tensor> inputs,
+                                        const Tensor& cotangents, GradOptions options) {
+  output.require_single_subtensor("grad");
+  require_differentiable(output, "grad");
+  for (const Tensor& input : inputs) {
+    input.require_single_subtensor("grad");
+    if (!input.is_differentiable())
+      raise<ValueError>("grad", "every input must be differentiable: one has dtype ", input.dtype().name());
+  }
+  const NoGrad no_grad;
+  if (!options.batched) {
+    check_cotangent(output, cotangents);
+    return unbatched_grad(output, inputs, cotangents, options.retain_graph);
+  }
+  const Layout& layout = cotangents.layout();
+  if (layout.rank() < 1 || !layout.mode(0).is_leaf())
+    raise<ValueError>("grad", "batched cotangents need one leaf batch mode before output's modes: got ", layout);
+  const Index count = layout.shape().mode(0).size();
+  std::vector<std::size_t> rest(layout.rank() - 1);
+  for (std::size_t i = 0; i < rest.size(); ++i) rest[i] = i + 1;
+  const Layout slice = layout.select(rest);
+  const Index step = layout.strides()[0];
+  std::vector<std::vector<Tensor>> parts(inputs.size());
+  for (Index k = 0; k < count; ++k) {
+    const Tensor cotangent = Tensor::trusted(cotangents.carrier(), cotangents.offset() + k * step, slice);
+    check_cotangent(output, cotangent);
+    const bool retain = options.retain_graph || k + 1 < count;
+    const auto gradients = unbatched_grad(output, inputs, cotangent, retain);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (gradients[i]) parts[i].push_back(*gradients[i]);
+  }
+  std::vector<std::optional<Tensor>> stacked;
+  for (const auto& entries : parts) stacked.push_back(entries.empty() ? std::nullopt : std::optional(stack(entries)));
+  return stacked;
+}
+
+}  // namespace orlop::inline v0

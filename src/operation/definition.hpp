@@ -1,0 +1,86 @@
+// The record behind each built-in operation name: which arguments it takes, what shape it makes, what its
+// gradient is. A definition never asks which carrier it runs on.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "orlop/operation/kernels.hpp"
+#include "orlop/operation/operation.hpp"
+
+namespace orlop::inline v0 {
+
+class GradientContext;
+
+/// What one call will produce: decided from dtypes, shapes and parameters, never from values (P50 d-f).
+struct Resolution {
+  Layout layout;  ///< of the result: canonical
+  KernelParameters parameters;
+};
+
+/// One built-in operation. Instances are constants of the files in src/operation/definitions/.
+class Definition {
+ public:
+  explicit Definition(std::string_view name) : name_(name) {}
+  Definition(const Definition&) = delete;
+  Definition& operator=(const Definition&) = delete;
+  virtual ~Definition() = default;
+
+  [[nodiscard]] std::string_view name() const noexcept { return name_; }
+  /// The registered plan rules; null for the views, which have none.
+  [[nodiscard]] const OperationSpec* spec() const;
+
+  /// P50 (a): the number and kinds of the arguments; TypeError.
+  virtual void check_arguments(std::span<const Argument> arguments) const = 0;
+  /// P50 (e, f): parameters and shapes, after the plan is known.
+  [[nodiscard]] virtual Resolution resolve(std::span<const Argument> arguments, const OperationPlan& plan) const;
+  /// P50 (h): what must be read from the operands before anything is allocated (index values).
+  virtual void check_values(std::span<const Argument> arguments, std::span<const KernelOperand> operands) const;
+  /// Views: the result on the same carriers. Everything else goes through `resolve` and a kernel.
+  [[nodiscard]] virtual bool is_view() const noexcept { return false; }
+  [[nodiscard]] virtual Tensor view(std::span<const Argument> arguments) const;
+  /// One gradient per Tensor argument. Default: RuntimeError, for results that carry no gradient.
+  [[nodiscard]] virtual Gradients gradients(const GradientContext& context) const;
+  /// P65, P84: what `backward(gradient)` accepts for this operation; the views have their own rule (M504).
+  virtual void check_cotangent(const GradientContext& context) const;
+
+  /// The kernel of `table` for this name, or null; remembered per table.
+  [[nodiscard]] Kernel kernel(const KernelTable& table) const noexcept;
+
+ private:
+  std::string_view name_;
+  mutable std::atomic<const OperationSpec*> spec_{nullptr};
+  // The last table asked and its answer: in practice a process computes on one or two backends.
+  struct Remembered {
+    const KernelTable* table;
+    Kernel kernel;
+  };
+  mutable std::atomic<const Remembered*> remembered_{nullptr};
+};
+
+/// The definition of `name`, or null. The table is filled once from the families in definitions/.
+[[nodiscard]] const Definition* find_definition(std::string_view name);
+
+/// Runs a definition on the carrier class of its Tensor arguments (P50). `gate` is the carrier whose class must
+/// advertise the plan; null for gradient arithmetic, which is not gated (P65).
+[[nodiscard]] Tensor run_definition(const Definition& definition, std::span<const Argument> arguments,
+                                    const OperationExecutionOptions* options, CarrierClass dispatch_class,
+                                    bool is_gated);
+
+/// One of the families' lists.
+using DefinitionList = std::span<const Definition* const>;
+
+// One function per family file.
+DefinitionList arithmetic_definitions();
+DefinitionList unary_definitions();
+DefinitionList activation_definitions();
+DefinitionList comparison_definitions();
+DefinitionList reduction_definitions();
+DefinitionList contraction_definitions();
+DefinitionList indexing_definitions();
+DefinitionList ternary_definitions();
+DefinitionList view_definitions();
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,29 @@
+// The shape rule of every elementwise operation: structural broadcasting of all Tensor operands at once (P54).
+#pragma once
+
+#include "operation/definition.hpp"
+#include "operation/gradient.hpp"
+
+namespace orlop::inline v0 {
+
+/// The broadcast of the arguments' shapes. ValueError naming the leaf where profiles or extents do not agree.
+[[nodiscard]] Layout broadcast_result(std::string_view name, std::span<const Argument> arguments);
+
+/// An elementwise operation of `arity` operands; which of them may be weak scalars is said by its plans.
+class ElementwiseDefinition final : public Definition {
+ public:
+  using GradientRule = Gradients (*)(const GradientContext&);
+  /// Without a rule the result carries no gradient.
+  ElementwiseDefinition(std::string_view name, std::size_t arity, GradientRule rule = nullptr)
+      : Definition(name), arity_(arity), rule_(rule) {}
+
+  void check_arguments(std::span<const Argument> arguments) const override;
+  [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan& plan) const override;
+  [[nodiscard]] Gradients gradients(const GradientContext& context) const override;
+
+ private:
+  std::size_t arity_;
+  GradientRule rule_;
+};
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,70 @@
+// Functions over the table: the checks of P51, then dispatch on the first Tensor's carrier.
+#include "orlop/operation/functional.hpp"
+
+#include <array>
+
+namespace orlop::inline v0 {
+
+Tensor apply_operation(std::string_view name, std::span<const Argument> arguments,
+                       const OperationExecutionOptions* options) {
+  const Tensor* first = nullptr;
+  for (const Argument& argument : arguments) {
+    const Tensor* tensor = argument.tensor();
+    if (tensor == nullptr) continue;
+    if (first == nullptr)
+      first = tensor;
+    else if (tensor->carrier_type() != first->carrier_type())
+      raise<TypeError>(name, "all Tensors must live on one exact carrier class: got ", first->carrier_type(), " and ",
+                       tensor->carrier_type(), "; move one of them first");
+  }
+  if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
+  return first->carrier()->dispatch_op(name)->forward(arguments, options);
+}
+
+namespace {
+
+template <class... Arguments>
+Tensor apply(std::string_view name, Arguments... arguments) {
+  const std::array<Argument, sizeof...(Arguments)> list{Argument(std::move(arguments))...};
+  return apply_operation(name, list);
+}
+
+}  // namespace
+
+Tensor add(const Argument& lhs, const Argument& rhs) { return apply("add", lhs, rhs); }
+Tensor sub(const Argument& lhs, const Argument& rhs) { return apply("sub", lhs, rhs); }
+Tensor mul(const Argument& lhs, const Argument& rhs) {
+  return lhs.tensor() == nullptr ? apply("mul", rhs, lhs) : apply("mul", lhs, rhs);
+}
+Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs) { return apply("elementwise_mul", lhs, rhs); }
+Tensor div(const Argument& lhs, const Argument& rhs) { return apply("div", lhs, rhs); }
+Tensor pow(const Argument& base, const Argument& exponent) { return apply("pow", base, exponent); }
+Tensor maximum(const Argument& lhs, const Argument& rhs) { return apply("maximum", lhs, rhs); }
+Tensor eq(const Argument& lhs, const Argument& rhs) { return apply("eq", lhs, rhs); }
+Tensor ne(const Argument& lhs, const Argument& rhs) { return apply("ne", lhs, rhs); }
+Tensor lt(const Argument& lhs, const Argument& rhs) { return apply("lt", lhs, rhs); }
+Tensor le(const Argument& lhs, const Argument& rhs) { return apply("le", lhs, rhs); }
+Tensor gt(const Argument& lhs, const Argument& rhs) { return apply("lt", rhs, lhs); }
+Tensor ge(const Argument& lhs, const Argument& rhs) { return apply("le", rhs, lhs); }
+Tensor neg(const Tensor& tensor) { return apply("neg", tensor); }
+Tensor exp(const Tensor& tensor) { return apply("exp", tensor); }
+Tensor log(const Tensor& tensor) { return apply("log", tensor); }
+Tensor relu(const Tensor& tensor) { return apply("relu", tensor); }
+Tensor tanh(const Tensor& tensor) { return apply("tanh", tensor); }
+Tensor sigmoid(const Tensor& tensor) { return apply("sigmoid", tensor); }
+Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false) {
+  return apply("select", condition, on_true, on_false);
+}
+
+Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options) {
+  const std::array<Argument, 2> arguments{Argument(lhs), Argument(rhs)};
+  if (!options.accumulator_dtype) return apply_operation("matmul", arguments);
+  const OperationExecutionOptions bound("matmul", options.accumulator_dtype.get());
+  return apply_operation("matmul", arguments, &bound);
+}
+
+Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {
+  return apply("gather", tensor, indices, Scalar(axis));
+}
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,127 @@
+// Gradient arithmetic: the table's own operations, ungated, on the carrier class of the forward call.
+#include "operation/gradient.hpp"
+
+#include "operation/definition.hpp"
+#include "operation/strided_copy.hpp"
+#include "orlop/storage/normalize.hpp"
+
+namespace orlop::inline v0 {
+
+bool GradientContext::wants(std::size_t position) const {
+  const Tensor* tensor = arguments_[position].tensor();
+  return tensor != nullptr && tensor->is_differentiable();
+}
+
+Tensor GradientContext::result() const {
+  return run_definition(definition_, arguments_, options_, carrier_class_, false);
+}
+
+Tensor GradientContext::compute(std::string_view name, std::initializer_list<Argument> arguments) const {
+  return run_definition(*find_definition(name), {arguments.begin(), arguments.size()}, nullptr, carrier_class_, false);
+}
+
+namespace {
+
+/// Every element of `shape` in one slot.
+Layout repeated_slot(const Shape& shape) {
+  detail::Nest strides = shape.nest();
+  std::fill(strides.leaves.begin(), strides.leaves.end(), 0);
+  return {shape, Stride(std::move(strides))};
+}
+
+Layout two_mode_layout(std::span<const Index> first, std::span<const Index> first_strides,
+                       std::span<const Index> second, std::span<const Index> second_strides) {
+  const auto nest = [](std::span<const Index> leaves) {
+    return Coordinate(std::vector<Coordinate>(leaves.begin(), leaves.end()));
+  };
+  return {Shape{nest(first), nest(second)}, Stride{nest(first_strides), nest(second_strides)}};
+}
+
+}  // namespace
+
+Tensor GradientContext::constant(const Shape& shape, float value) const {
+  Ref<Carrier> carrier = cotangent_.carrier()->allocate_like(1, {.dtype = dtypes::Float32});
+  carrier->write_span(0, 1, &value);
+  return Tensor::trusted(std::move(carrier), 0, repeated_slot(shape));
+}
+
+Tensor GradientContext::zeros(const Layout& layout) const {
+  return Tensor::trusted(cotangent_.carrier()->allocate_like(layout.cosize(), {.dtype = dtypes::Float32}), 0, layout);
+}
+
+Layout gradient_layout(const Layout& layout) {
+  return layout.is_injective() ? layout : Layout::canonical(layout.shape());
+}
+
+namespace {
+
+/// The two-mode view (kept leaves, summed leaves) of `tensor`, or nothing when no leaf is summed.
+std::optional<Tensor> split_leaves(const Tensor& tensor, std::span<const Index> kept_extents) {
+  std::vector<Index> kept, kept_strides, summed, summed_strides;
+  const auto extents = tensor.layout().extents();
+  const auto strides = tensor.layout().strides();
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const bool is_summed = kept_extents[i] == 1 && extents[i] != 1;
+    (is_summed ? summed : kept).push_back(extents[i]);
+    (is_summed ? summed_strides : kept_strides).push_back(strides[i]);
+  }
+  if (summed.empty()) return std::nullopt;
+  return Tensor::trusted(tensor.carrier(), tensor.offset(),
+                         two_mode_layout(kept, kept_strides, summed, summed_strides));
+}
+
+}  // namespace
+
+Tensor sum_to_shape(const Tensor& tensor, const Shape& shape) {
+  const auto split = split_leaves(tensor, shape.leaves());
+  if (!split) return tensor;
+  const Argument argument(*split);
+  const Tensor sum = run_definition(*find_definition("reduce_sum"), {&argument, 1}, nullptr, tensor.carrier_type(), false);
+  return Tensor::trusted(sum.carrier(), 0, Layout::canonical(shape));
+}
+
+Tensor GradientContext::fit(std::size_t position, const Tensor& cotangent) const {
+  const Layout& wanted = tensor(position).layout();
+  Tensor gradient = sum_to_shape(cotangent, wanted.shape());
+  const Layout layout = gradient_layout(wanted);
+  if (gradient.layout() == layout && gradient.offset() == 0 && !(gradient == cotangent_)) return gradient;
+  return copy_to_layout(gradient, layout);
+}
+
+Tensor copy_to_layout(const Tensor& tensor, const Layout& layout) {
+  Carrier& source = *tensor.carrier();
+  const DType& dtype = source.dtype();
+  Ref<Carrier> carrier = source.allocate_like(layout.cosize(), {.dtype = dtype});
+  const Index span = tensor.layout().cosize();
+  const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
+  // In place where both sides are host memory, otherwise through host copies.
+  std::vector<std::byte> source_copy, target_copy;
+  const std::byte* from = source.host_data();
+  if (from != nullptr) {
+    from += tensor.offset() * dtype.slot_bytes();
+  } else {
+    source_copy.resize(static_cast<std::size_t>(span) * bytes);
+    source.read_span(tensor.offset(), span, source_copy.data());
+    from = source_copy.data();
+  }
+  std::byte* to = carrier->host_data();
+  if (to == nullptr) {
+    target_copy.resize(static_cast<std::size_t>(layout.cosize()) * bytes);
+    to = target_copy.data();
+  }
+  copy_strided(from, tensor.layout(), to, layout, dtype.slot_bytes());
+  if (!target_copy.empty()) carrier->write_span(0, layout.cosize(), target_copy.data());
+  return Tensor::trusted(std::move(carrier), 0, layout);
+}
+
+Tensor copy_to_carrier(const Tensor& tensor, const Carrier& prototype) {
+  const Carrier& source = *tensor.carrier();
+  const Index span = tensor.layout().cosize();
+  std::vector<std::byte> slots(slots_to_bytes(source.dtype(), span));
+  source.read_span(tensor.offset(), span, slots.data());
+  Ref<Carrier> carrier = prototype.allocate_like(span, {.dtype = source.dtype()});
+  carrier->write_span(0, span, slots.data());
+  return Tensor::trusted(std::move(carrier), 0, tensor.layout());
+}
+
+}  // namespace orlop::inline v0

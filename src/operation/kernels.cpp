@@ -1,0 +1,18 @@
+// Look-up of kernels by name.
+#include "orlop/operation/kernels.hpp"
+
+#include <algorithm>
+
+namespace orlop::inline v0 {
+
+KernelTable::KernelTable(std::initializer_list<std::pair<std::string_view, Kernel>> kernels) : kernels_(kernels) {
+  std::sort(kernels_.begin(), kernels_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+}
+
+Kernel KernelTable::find(std::string_view name) const noexcept {
+  const auto found = std::lower_bound(kernels_.begin(), kernels_.end(), name,
+                                      [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });
+  return found != kernels_.end() && found->first == name ? found->second : nullptr;
+}
+
+}  // namespace orlop::inline v0

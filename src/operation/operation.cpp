@@ -1,0 +1,152 @@
+// The life of one operation: call checks, recording, lowered execution, release of autograd state.
+#include "orlop/operation/operation.hpp"
+
+#include <algorithm>
+
+#include "orlop/operation/grad_mode.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+thread_local bool grad_enabled = true;
+}
+
+bool is_grad_enabled() noexcept { return grad_enabled; }
+void set_grad_enabled(bool enabled) noexcept { grad_enabled = enabled; }
+
+Operation::Operation() noexcept = default;
+Operation::~Operation() { release_autograd_state(); }
+
+std::string Operation::implementation_name() const { return "Operation"; }
+
+bool Operation::accepts_compound() const {
+  static constexpr std::string_view views[] = {"as_strided", "broadcast_to", "permute", "reshape",
+                                               "squeeze",    "unsqueeze",    "view"};
+  return std::find(std::begin(views), std::end(views), name_) != std::end(views);
+}
+
+void Operation::check_call(std::span<const Argument> inputs, const OperationExecutionOptions* options) const {
+  if (options != nullptr && is_dispatched() && options->operation() != name_)
+    raise<ValueError>(name_, "the options are bound to another operation: ", options->operation(),
+                      "; make them with operation_execution_options(\"", name_, "\", …)");
+  if (accepts_compound()) return;
+  for (const Argument& input : inputs)
+    if (const Tensor* tensor = input.tensor()) tensor->require_single_subtensor("operation execution");
+}
+
+Tensor Operation::run(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+  if (options != nullptr)
+    options_ = std::make_unique<OperationExecutionOptions>(*options);
+  else
+    options_.reset();
+  Tensor result = forward_impl(inputs);
+  if (!result) raise<TypeError>(name_.empty() ? "Operation" : std::string_view(name_), "forward must return a Tensor");
+  return result;
+}
+
+Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+  check_call(inputs, options);
+  if (is_node_)
+    raise<RuntimeError>(name_, "the operation is already the autograd node of a result; dispatch a fresh one");
+  clear_inputs();
+  bool wants_graph = false;
+  if (is_grad_enabled())
+    for (const Argument& input : inputs)
+      if (const Tensor* tensor = input.tensor()) wants_graph = wants_graph || tensor->is_differentiable();
+  try {
+    if (wants_graph) {
+      inputs_.reserve(inputs.size());
+      versions_.reserve(inputs.size());
+      for (const Argument& input : inputs) {
+        const Tensor* tensor = input.tensor();
+        if (tensor == nullptr) continue;
+        inputs_.push_back(*tensor);
+        versions_.push_back(tensor->version_token());
+      }
+    }
+    Tensor result = run(inputs, options);
+    if (wants_graph && result.is_differentiable()) {
+      for (const Argument& input : inputs)
+        if (const Tensor* tensor = input.tensor(); tensor != nullptr && *tensor == result)
+          raise<ValueError>(name_, "forward returned one of its own arguments; return a new Tensor, a view for "
+                                   "example, so that the graph stays free of loops");
+      release_iteratively(std::exchange(result.object()->autograd_node, Ref<Object>(this)));
+      is_node_ = true;
+    } else {
+      clear_inputs();
+    }
+    return result;
+  } catch (...) {
+    clear_inputs();
+    throw;
+  }
+}
+
+Tensor Operation::execute_lowered(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+  check_call(inputs, options);
+  const NoGrad no_grad;
+  Tensor result = run(inputs, options);
+  release_iteratively(std::exchange(result.object()->autograd_node, {}));
+  return result;
+}
+
+Tensor execute_lowered_operation(Operation& operation, std::span<const Argument> inputs,
+                                 const OperationExecutionOptions* options) {
+  return operation.execute_lowered(inputs, options);
+}
+
+Gradients Operation::backward(const Tensor&) {
+  raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_),
+                      "the operation implements no backward; override it to make it differentiable");
+}
+
+std::map<std::string, std::any>& Operation::ctx() {
+  if (!ctx_) ctx_ = std::make_unique<std::map<std::string, std::any>>();
+  return *ctx_;
+}
+
+void Operation::store_inputs(std::span<const Tensor> inputs) {
+  std::vector<Tensor> kept(inputs.begin(), inputs.end());
+  std::vector<VersionToken> versions;
+  versions.reserve(kept.size());
+  for (const Tensor& tensor : kept) versions.push_back(tensor.version_token());
+  clear_inputs();
+  inputs_ = std::move(kept);
+  versions_ = std::move(versions);
+}
+
+void Operation::validate_input_versions() const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (!(inputs_[i].version_token() == versions_[i]))
+      raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_), "saved input ", i,
+                          " was modified in-place since the forward call: its version is ",
+                          inputs_[i].version(), "; do not write to it before backward, or write to a copy");
+}
+
+namespace {
+void release_all(std::vector<Tensor> tensors) noexcept {
+  for (Tensor& tensor : tensors) release_iteratively(tensor.detach());
+}
+}  // namespace
+
+void Operation::clear_inputs() noexcept {
+  if (inputs_.empty()) return;
+  release_all(std::exchange(inputs_, {}));
+  versions_.clear();
+}
+
+void Operation::release_autograd_state() noexcept {
+  clear_inputs();
+  ctx_.reset();
+  options_.reset();
+  freed_ = true;
+  on_release_autograd_state();
+}
+
+void Operation::visit_references(ReferenceVisitor& visitor) const {
+  for (const Tensor& tensor : inputs_) visitor.visit(tensor.ref());
+}
+
+void Operation::drop_references() noexcept { release_autograd_state(); }
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,80 @@
+// Host memory: allocation and slot access.
+#include "orlop/storage/host_carrier.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "orlop/storage/normalize.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+constexpr std::size_t cache_line = 64;
+
+std::size_t bytes_for(CarrierClass carrier_class, const DType& dtype, Index size) {
+  const auto slot = dtype.slot_bytes();
+  if (size > std::numeric_limits<Index>::max() / slot - static_cast<Index>(cache_line))
+    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", slot, " bytes each");
+  return static_cast<std::size_t>(size * slot);
+}
+
+}  // namespace
+
+void HostCarrier::Free::operator()(void* memory) const noexcept { std::free(memory); }
+
+HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype, bool empty)
+    : Carrier(carrier_class), dtype_(&dtype), data_(small_.data()), size_(size), is_mutable_(is_mutable) {
+  const std::size_t bytes = bytes_for(carrier_class, dtype, size);
+  if (bytes <= small_.size()) return;
+  // calloc leaves large zero pages to the kernel; the slack aligns the slots to a cache line.
+  const std::size_t room = bytes + cache_line - 1;
+  owned_.reset(empty ? std::malloc(room) : std::calloc(room, 1));
+  if (!owned_)
+    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", dtype.name(), ": ", bytes, " bytes");
+  void* aligned = owned_.get();
+  std::size_t space = room;
+  data_ = static_cast<std::byte*>(std::align(cache_line, bytes, aligned, space));
+}
+
+HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable,
+                         const DType& dtype)
+    : Carrier(carrier_class),
+      dtype_(&dtype),
+      data_(external),
+      size_(size),
+      is_mutable_(is_mutable),
+      is_aligned_(reinterpret_cast<std::uintptr_t>(external) % static_cast<std::uintptr_t>(dtype.slot_bytes()) == 0) {
+  static_cast<void>(bytes_for(carrier_class, dtype, size));
+}
+
+HostCarrier::~HostCarrier() = default;
+
+Scalar HostCarrier::get_value(Index index) const {
+  check_readable(index);
+  return decode_slot(*dtype_, data_ + index * dtype_->slot_bytes());
+}
+
+void HostCarrier::set_value(Index index, const Scalar& value) {
+  check_writable(index);
+  encode_slot(*dtype_, value, data_ + index * dtype_->slot_bytes());
+  advance_version();
+}
+
+void HostCarrier::read_span(Index first, Index count, void* out) const {
+  std::memcpy(out, data_ + first * dtype_->slot_bytes(), static_cast<std::size_t>(count * dtype_->slot_bytes()));
+}
+
+void HostCarrier::write_span(Index first, Index count, const void* in) {
+  std::memcpy(data_ + first * dtype_->slot_bytes(), in, static_cast<std::size_t>(count * dtype_->slot_bytes()));
+}
+
+void HostCarrier::on_release() {
+  size_ = 0;
+  data_ = small_.data();
+  is_aligned_ = true;
+  owned_.reset();
+}
+
+}  // namespace orlop::inline v0
