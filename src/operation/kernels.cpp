@@ -5,7 +5,8 @@
 
 namespace orlop::inline v0 {
 
-KernelTable::KernelTable(std::initializer_list<std::pair<std::string_view, Kernel>> kernels) : kernels_(kernels) {
+KernelTable::KernelTable(std::initializer_list<KernelList> lists) {
+  for (const KernelList list : lists) kernels_.insert(kernels_.end(), list.begin(), list.end());
   std::sort(kernels_.begin(), kernels_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 

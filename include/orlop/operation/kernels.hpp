@@ -40,16 +40,20 @@ struct KernelCall {
 };
 
 using Kernel = void (*)(const KernelCall&);
+using KernelEntry = std::pair<std::string_view, Kernel>;
+/// The kernels of one file.
+using KernelList = std::span<const KernelEntry>;
 
 /// A backend's kernels by operation name.
 class ORLOP_API KernelTable {
  public:
-  KernelTable(std::initializer_list<std::pair<std::string_view, Kernel>> kernels);
+  /// Everything in `lists`, which name each operation once.
+  KernelTable(std::initializer_list<KernelList> lists);
   /// The kernel, or null.
   [[nodiscard]] Kernel find(std::string_view name) const noexcept;
 
  private:
-  std::vector<std::pair<std::string_view, Kernel>> kernels_;  // ascending by name
+  std::vector<KernelEntry> kernels_;  // ascending by name
 };
 
 /// The reference kernels: plain loops in ordinal order. Generic computes with them, and so does, by way of host

@@ -1,0 +1,13 @@
+// The reference backend's kernel files, family by family.
+#pragma once
+
+#include "orlop/operation/kernels.hpp"
+
+namespace orlop::inline v0 {
+
+KernelList reference_elementwise_kernels();
+KernelList reference_reduction_kernels();
+KernelList reference_contraction_kernels();
+KernelList reference_indexing_kernels();
+
+}  // namespace orlop::inline v0
