@@ -5,6 +5,16 @@ namespace orlop::inline v0 {
 
 namespace {
 
+// How far `layout` moves in leaf `leaf`: nowhere in a leaf that only the loop is wider in.
+Index step(const Layout* layout, std::size_t leaf) {
+  return layout == nullptr || layout->extents()[leaf] == 1 ? 0 : layout->strides()[leaf];
+}
+
+bool spans(const Layout& layout, std::span<const Index> extents) {
+  const auto fits = [](Index own, Index wanted) { return own == wanted || own == 1; };
+  return std::equal(layout.extents().begin(), layout.extents().end(), extents.begin(), extents.end(), fits);
+}
+
 // Whether for every operand the step into mode `next` continues the loop's last mode.
 bool continues(const StridedLoop& loop, std::span<const Layout* const> layouts, std::size_t next) {
   const Index extent = loop.extents.back();
@@ -12,7 +22,7 @@ bool continues(const StridedLoop& loop, std::span<const Layout* const> layouts, 
   for (std::size_t operand = 0; operand < layouts.size(); ++operand) {
     Index expected;
     if (__builtin_mul_overflow(loop.stride(last, operand), extent, &expected)) return false;
-    if (layouts[operand]->strides()[next] != expected) return false;
+    if (step(layouts[operand], next) != expected) return false;
   }
   return true;
 }
@@ -23,7 +33,7 @@ StridedLoop coalesce_together(std::span<const Index> extents, std::span<const La
   StridedLoop loop;
   loop.operands = layouts.size();
   for (const Layout* layout : layouts)
-    if (!std::equal(extents.begin(), extents.end(), layout->extents().begin(), layout->extents().end()))
+    if (layout != nullptr && !spans(*layout, extents))
       raise<ValueError>("coalesce_together", "the layouts must share their leaf extents: got ", *layout);
   for (std::size_t leaf = 0; leaf < extents.size(); ++leaf) {
     if (extents[leaf] == 1) continue;
@@ -33,7 +43,7 @@ StridedLoop coalesce_together(std::span<const Index> extents, std::span<const La
       continue;
     }
     loop.extents.push_back(extents[leaf]);
-    for (const Layout* layout : layouts) loop.strides.push_back(layout->strides()[leaf]);
+    for (const Layout* layout : layouts) loop.strides.push_back(step(layout, leaf));
   }
   return loop;
 }

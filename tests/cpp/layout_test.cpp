@@ -320,6 +320,15 @@ TEST(StridedLoop, MergesWhatAllOperandsAllow) {
   expect_error<ValueError>([&] { (void)coalesce_together(a.extents(), unlike); }, "share their leaf extents");
 }
 
+TEST(StridedLoop, StaysAtCoordinateZeroOfNarrowLeaves) {
+  const Layout result = Layout::canonical(Shape{2, 3, 4});
+  const Layout row = make({2, 1, 1}, {1, 7, 7});
+  const Layout* layouts[] = {&result, &row, nullptr};
+  const StridedLoop loop = coalesce_together(result.extents(), layouts);
+  EXPECT_THAT(loop.extents, ElementsAre(2, 12));
+  EXPECT_THAT(loop.strides, ElementsAre(1, 1, 0, 2, 0, 0));
+}
+
 TEST(StridedLoop, WalksEveryRangeOfOrdinals) {
   std::mt19937 random(3);
   for (int i = 0; i < 2000; ++i) {

@@ -26,8 +26,8 @@ struct StridedLoop {
   }
 };
 
-/// The loop over leaf extents `extents` shared by all `layouts`, whose leaves must be as many; extents that
-/// differ are a ValueError.
+/// The loop over leaf extents `extents` shared by all `layouts`. A leaf of extent 1 stays at coordinate 0 where the
+/// loop is wider, and a null layout stands for one element; other extents that differ are a ValueError.
 [[nodiscard]] ORLOP_API StridedLoop coalesce_together(std::span<const Index> extents,
                                                       std::span<const Layout* const> layouts);
 
