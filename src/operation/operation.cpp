@@ -105,6 +105,12 @@ std::map<std::string, std::any>& Operation::ctx() {
   return *ctx_;
 }
 
+const std::any* Operation::find_context(const std::string& key) const {
+  if (!ctx_) return nullptr;
+  const auto found = ctx_->find(key);
+  return found == ctx_->end() ? nullptr : &found->second;
+}
+
 void Operation::store_inputs(std::span<const Tensor> inputs) {
   std::vector<Tensor> kept(inputs.begin(), inputs.end());
   std::vector<VersionToken> versions;

@@ -2,6 +2,7 @@
 #include "orlop/storage/carrier.hpp"
 
 #include "orlop/storage/normalize.hpp"
+#include "orlop/storage/storage_dtype.hpp"
 
 namespace orlop::inline v0 {
 
@@ -25,6 +26,9 @@ void check_range(const Carrier& carrier, Index index) {
 Carrier::Carrier() noexcept = default;
 Carrier::Carrier(CarrierClass carrier_class) noexcept : carrier_class_(carrier_class.record()) {}
 Carrier::~Carrier() = default;
+DependentCarrier::DependentCarrier() noexcept = default;
+DependentCarrier::DependentCarrier(CarrierClass carrier_class) noexcept : Carrier(carrier_class) {}
+DependentCarrier::~DependentCarrier() = default;
 
 CarrierClass Carrier::carrier_class() const {
   const auto* record = carrier_class_.load(std::memory_order_acquire);
@@ -114,6 +118,15 @@ void Carrier::release() {
 void Carrier::increment_version() {
   require_access("the version cannot be advanced");
   advance_version();
+}
+
+const DType& Carrier::factory_dtype(DTypeRef dtype) const {
+  if (!dtype) return this->dtype();
+  std::vector<const DType*> accepted;
+  for (const DType* candidate : {static_cast<const DType*>(&dtypes::Float32), static_cast<const DType*>(&dtypes::Int32),
+                                 static_cast<const DType*>(&dtypes::Bool)})
+    if (stores(*candidate)) accepted.push_back(candidate);
+  return validate_storage_dtype(*dtype, carrier_class().name(), accepted);
 }
 
 void Carrier::allocate(Index size) {

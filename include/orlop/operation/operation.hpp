@@ -64,6 +64,8 @@ class ORLOP_API Operation : public Object {
 
   /// The instance's own state, for authors.
   [[nodiscard]] std::map<std::string, std::any>& ctx();
+  /// One entry of ctx, or null; makes nothing.
+  [[nodiscard]] const std::any* find_context(const std::string& key) const;
   /// Keeps these tensors with fresh version tokens, replacing what was kept.
   void store_inputs(std::span<const Tensor> inputs);
   [[nodiscard]] const std::vector<Tensor>& inputs() const noexcept { return inputs_; }

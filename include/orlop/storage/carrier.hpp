@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ class Operation;
 class OperationCapability;
 class OperationPlan;
 class Tensor;
+using CapabilityEntry = std::shared_ptr<const OperationCapability>;
 
 struct NewLikeOptions {
   bool is_mutable = true;
@@ -93,6 +95,9 @@ class ORLOP_API Carrier : public Object {
   /// Whether an empty carrier can become a larger one by `allocate` (S405).
   [[nodiscard]] virtual bool is_growable() const noexcept { return false; }
 
+  /// Where the values are now, in one word, for representations: "resident", "file", "evicted", …
+  [[nodiscard]] virtual std::string_view residency() const noexcept { return "resident"; }
+
   // --- Element access with all checks (S104) ----------------------------------------------------------
   [[nodiscard]] Scalar at(Index index) const;
   /// Writes one slot; the version advances exactly once.
@@ -118,6 +123,9 @@ class ORLOP_API Carrier : public Object {
   /// For authors of `set_value` and the like; owned without scope: RuntimeError ‹owned›.
   void increment_version();
   [[nodiscard]] bool supports_storage_dtype(const DType& dtype) const { return stores(dtype); }
+  /// The dtype of a factory's result: `dtype`, or the receiver's where it is left out. A descriptor that no factory of
+  /// this kind can make, a category among them, is a ValueError.
+  [[nodiscard]] const DType& factory_dtype(DTypeRef dtype) const;
   /// Turns an empty growable carrier into one of `size` zero slots (S405).
   void allocate(Index size);
 
@@ -133,7 +141,8 @@ class ORLOP_API Carrier : public Object {
   /// A fresh operation bound to `operation_name` and this exact class (P40).
   [[nodiscard]] Ref<Operation> dispatch_op(std::string_view operation_name);
   /// The advertised capabilities, optionally of one name, in P26 order.
-  [[nodiscard]] std::vector<OperationCapability> operation_capabilities(std::string_view operation_name = {}) const;
+  [[nodiscard]] std::vector<CapabilityEntry> operation_capabilities(
+      std::optional<std::string_view> operation_name = std::nullopt) const;
   [[nodiscard]] bool supports_operation_plan(const OperationPlan& plan) const;
   /// Empty when supported, else why not (P28).
   [[nodiscard]] std::string unsupported_plan_reason(const OperationPlan& plan) const;
@@ -197,7 +206,7 @@ class ORLOP_API DependentCarrier : public Carrier {
   DependentCarrier() noexcept;
   explicit DependentCarrier(CarrierClass carrier_class) noexcept;
   /// What this instance can do. Default: NotImplementedError.
-  [[nodiscard]] virtual std::vector<OperationCapability> generate_operation_capabilities() const;
+  [[nodiscard]] virtual std::vector<CapabilityEntry> generate_operation_capabilities() const;
   /// Freezes the capabilities; called once, last in the subclass's constructor.
   void finalize_dependent_capabilities();
   /// The same with a set already at hand, shared with others: for a composite that can do what its tier can.

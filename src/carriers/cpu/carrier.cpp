@@ -2,6 +2,7 @@
 #include <array>
 
 #include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "orlop/storage/storage_dtype.hpp"
@@ -11,7 +12,11 @@ namespace orlop::inline v0 {
 
 namespace {
 
-const CarrierClass cpu_class = detail::declare_shipped_class(typeid(CPU), "CPU", false);
+const CarrierClass cpu_class = [] {
+  const CarrierClass carrier_class = detail::declare_shipped_class(typeid(CPU), "CPU", false);
+  detail::declare_shipped_capabilities(carrier_class, &CapabilitySet::of_every_plan);
+  return carrier_class;
+}();
 
 std::span<const DType* const> accepted_dtypes() {
   static const std::array<const DType*, 3> accepted{&dtypes::Float32, &dtypes::Int32, &dtypes::Bool};

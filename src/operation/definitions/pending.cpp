@@ -1,0 +1,16 @@
+// Families whose definitions are still to come; each file that brings one takes its line away.
+#include "operation/definition.hpp"
+
+namespace orlop::inline v0 {
+
+DefinitionList arithmetic_definitions() { return {}; }
+DefinitionList unary_definitions() { return {}; }
+DefinitionList activation_definitions() { return {}; }
+DefinitionList comparison_definitions() { return {}; }
+DefinitionList reduction_definitions() { return {}; }
+DefinitionList contraction_definitions() { return {}; }
+DefinitionList indexing_definitions() { return {}; }
+DefinitionList ternary_definitions() { return {}; }
+DefinitionList view_definitions() { return {}; }
+
+}  // namespace orlop::inline v0
