@@ -47,6 +47,12 @@ Gradients TableOperation::backward(const Tensor& gradient) {
   return definition_.gradients(context);
 }
 
+Ref<Operation> view_operation(std::string_view name) {
+  const Definition* definition = find_definition(name);
+  if (definition == nullptr || !definition->is_view()) return nullptr;
+  return make_ref<TableOperation>(*definition);
+}
+
 Ref<Operation> table_operation(std::string_view name) {
   const Definition* definition = find_definition(name);
   if (definition == nullptr)

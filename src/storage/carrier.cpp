@@ -68,9 +68,10 @@ void Carrier::require_live() const {
 void Carrier::require_mutable() const {
   if (is_mutable()) return;
   raise<RuntimeError>(carrier_class().name(), "the carrier is not mutable: ",
-                      is_owned() ? "it is owned by another carrier; write through its owner"
-                                 : "its storage permits no writes; make it with mutable=True");
+                      intrinsic_mutable() ? "it is owned by another carrier; write through its owner" : immutable_reason());
 }
+
+std::string Carrier::immutable_reason() const { return "its storage permits no writes; make it with mutable=True"; }
 
 void Carrier::check_readable(Index index) const {
   require_live();

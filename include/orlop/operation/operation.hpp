@@ -120,5 +120,7 @@ ORLOP_API Tensor execute_lowered_operation(Operation& operation, std::span<const
 /// A fresh undispatched operation of the central table (P45), for a carrier's `make_operation`. Unknown name:
 /// NotImplementedError.
 [[nodiscard]] ORLOP_API Ref<Operation> table_operation(std::string_view name);
+/// The same for storage that computes nothing: only the views (P70), null for every other name.
+[[nodiscard]] ORLOP_API Ref<Operation> view_operation(std::string_view name);
 
 }  // namespace orlop::inline v0

@@ -156,6 +156,8 @@ class ORLOP_API Carrier : public Object {
 
   /// Whether the storage itself permits writes.
   [[nodiscard]] virtual bool intrinsic_mutable() const { return false; }
+  /// Why intrinsic_mutable() is false and what to do, for the message of a refused write.
+  [[nodiscard]] virtual std::string immutable_reason() const;
   /// Structural support for a storage dtype; allocates nothing. Default: only the current one.
   [[nodiscard]] virtual bool stores(const DType& dtype) const { return &dtype == &this->dtype(); }
   /// A fresh operation for a dispatch name. Default: NotImplementedError naming it.
