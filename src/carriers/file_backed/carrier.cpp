@@ -1,0 +1,167 @@
+// The FileBacked carrier: construction, factories, slot and bulk access, growth and release.
+#include "orlop/carriers/file_backed/file_backed.hpp"
+
+#include <array>
+#include <vector>
+
+#include "orlop/base/blocking.hpp"
+#include "orlop/operation/operation.hpp"
+#include "orlop/storage/normalize.hpp"
+#include "orlop/storage/storage_dtype.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+const CarrierClass file_backed_class = detail::declare_shipped_class(typeid(FileBacked), "FileBacked", false);
+
+constexpr Index kSlotBytes = 4;  // both dtypes
+using Slot = std::array<std::byte, kSlotBytes>;
+
+// What a constructor or factory takes; support as a question also includes Floating (S105).
+const DType& require_constructible(const DType& dtype) {
+  static const std::array<const DType*, 2> constructible{&dtypes::Float32, &dtypes::Int32};
+  return validate_storage_dtype(dtype, "FileBacked", constructible);
+}
+
+}  // namespace
+
+FileBacked::FileBacked(const DType& dtype, bool is_mutable, std::optional<std::string> filename)
+    : Carrier(file_backed_class),
+      dtype_(&dtype),
+      is_mutable_(is_mutable),
+      file_("FileBacked", std::move(filename)) {}
+
+FileBacked::~FileBacked() = default;
+
+Ref<FileBacked> FileBacked::make(const DType& dtype, const FileBackedOptions& options) {
+  Ref<FileBacked> made =
+      make_ref<FileBacked>(require_constructible(dtype), options.is_mutable, options.filename);
+  const BlockingScope blocking;
+  made->file_.create();
+  return made;
+}
+
+Ref<FileBacked> FileBacked::unmade_like(bool is_mutable, DTypeRef dtype) const {
+  return make_ref<FileBacked>(require_constructible(dtype ? *dtype : *dtype_), is_mutable, std::nullopt);
+}
+
+std::filesystem::path FileBacked::path() {
+  if (!file_.is_created()) {
+    require_live();
+    const BlockingScope blocking;
+    file_.create();
+  }
+  return file_.path();
+}
+
+Scalar FileBacked::get_value(Index index) const {
+  check_readable(index);
+  Slot slot;
+  read_span(index, 1, slot.data());
+  return decode_slot(*dtype_, slot.data());
+}
+
+void FileBacked::set_value(Index index, const Scalar& value) {
+  check_writable(index);
+  Slot slot;
+  encode_slot(*dtype_, value, slot.data());
+  const BlockingScope blocking;
+  Slot old;
+  file_.read(old, index * kSlotBytes);
+  detail::WriteProgress progress;
+  try {
+    file_.write(slot, index * kSlotBytes, &progress);
+  } catch (...) {
+    if (progress.may_have_changed) put_back(old, index * kSlotBytes);
+    throw;
+  }
+  advance_version();
+}
+
+// The slot may hold anything where its old bytes cannot be written either: that is a change.
+void FileBacked::put_back(std::span<const std::byte> old, Index offset) noexcept {
+  try {
+    file_.write(old, offset);
+  } catch (...) {
+    advance_version();
+  }
+}
+
+Ref<Carrier> FileBacked::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+  Ref<FileBacked> result = unmade_like(options.is_mutable, options.dtype);
+  const auto count = static_cast<Index>(values.size());
+  std::vector<std::byte> slots(slots_to_bytes(*result->dtype_, count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    encode_slot(*result->dtype_, values[i], slots.data() + i * kSlotBytes);
+  result->grow(count);
+  result->write_span(0, count, slots.data());
+  return result;
+}
+
+Ref<Carrier> FileBacked::allocate_like(Index size, const AllocateOptions& options) const {
+  if (size < 0) raise<ValueError>("FileBacked", "size must not be negative: got ", size);
+  Ref<FileBacked> result = unmade_like(options.is_mutable, options.dtype);
+  result->grow(size);
+  return result;
+}
+
+void FileBacked::read_span(Index first, Index count, void* out) const {
+  if (count == 0) return;
+  const BlockingScope blocking;
+  file_.read({static_cast<std::byte*>(out), static_cast<std::size_t>(count * kSlotBytes)},
+             first * kSlotBytes);
+}
+
+void FileBacked::write_span(Index first, Index count, const void* in) {
+  detail::WriteProgress ignored;
+  write_span(first, count, in, ignored);
+}
+
+void FileBacked::write_span(Index first, Index count, const void* in, detail::WriteProgress& progress) {
+  if (count == 0) return;
+  const BlockingScope blocking;
+  file_.write({static_cast<const std::byte*>(in), static_cast<std::size_t>(count * kSlotBytes)},
+              first * kSlotBytes, &progress);
+}
+
+void FileBacked::grow(Index size) {
+  const auto bytes = static_cast<Index>(slots_to_bytes(*dtype_, size));
+  if (size == 0) return;
+  const BlockingScope blocking;
+  file_.grow(0, bytes);
+  size_.store(size, std::memory_order_release);
+}
+
+void FileBacked::clear() noexcept {
+  size_.store(0, std::memory_order_release);
+  try {
+    const BlockingScope blocking;
+    file_.shrink(0);
+  } catch (...) {  // the next growth drops the bytes, and until then nothing reads them
+  }
+}
+
+std::string FileBacked::immutable_reason() const {
+  return is_mutable_ ? file_.inherited_reason() : Carrier::immutable_reason();
+}
+
+bool FileBacked::stores(const DType& dtype) const {
+  static const std::array<const DType*, 3> supported{&dtypes::Floating, &dtypes::Float32, &dtypes::Int32};
+  return accepts_storage_dtype(dtype, supported);
+}
+
+Ref<Operation> FileBacked::make_operation(std::string_view operation_name) {
+  if (Ref<Operation> view = view_operation(operation_name)) return view;
+  return Carrier::make_operation(operation_name);
+}
+
+void FileBacked::on_release() {
+  const BlockingScope blocking;
+  file_.remove();
+  size_.store(0, std::memory_order_release);
+}
+
+void FileBacked::on_allocate(Index size) { grow(size); }
+
+}  // namespace orlop::inline v0
