@@ -23,6 +23,11 @@ foreach(level v2 v3 v4)
   endif()
 endforeach()
 
+# Kernels are loops worth the compiler's time; nobody reads errno or floating-point traps, and values stay the same.
+set(kernels ${ORLOP_SOURCES})
+list(FILTER kernels INCLUDE REGEX "/src/(carriers/.*kernels[^/]*|operation/reference/.*)\\.cpp$")
+set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS -O3 -fno-math-errno -fno-trapping-math)
+
 add_library(orlop SHARED ${ORLOP_SOURCES})
 add_library(orlop::orlop ALIAS orlop)
 target_sources(orlop PUBLIC FILE_SET HEADERS BASE_DIRS include ${ORLOP_GENERATED} FILES ${ORLOP_HEADERS}
