@@ -12,7 +12,7 @@ std::string leaf_path(const Shape& shape, std::size_t leaf) {
   while (true) {
     std::size_t mode = 0;
     while (rest.mode(mode).leaves().size() <= leaf) leaf -= rest.mode(mode++).leaves().size();
-    path += path.empty() ? std::to_string(mode) : "." + std::to_string(mode);
+    path += text(path.empty() ? "" : ".", mode);
     rest = rest.mode(mode);
     if (rest.is_int()) return path;
   }

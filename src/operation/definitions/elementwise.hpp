@@ -1,6 +1,9 @@
 // The shape rule of every elementwise operation: structural broadcasting of all Tensor operands at once (P54).
 #pragma once
 
+#include <algorithm>
+#include <array>
+
 #include "operation/definition.hpp"
 #include "operation/gradient.hpp"
 
@@ -25,5 +28,22 @@ class ElementwiseDefinition final : public Definition {
   std::size_t arity_;
   GradientRule rule_;
 };
+
+/// The gradient of a unary function: the cotangent times `slope()`.
+template <class Slope>
+[[nodiscard]] Gradients scaled_cotangent(const GradientContext& context, Slope slope) {
+  return context.per_tensor([&](std::size_t position) {
+    return context.fit(position, context.compute("mul", {context.cotangent(), slope()}));
+  });
+}
+
+/// A family's definitions as the table wants them.
+template <std::size_t count>
+[[nodiscard]] std::array<const Definition*, count> pointers_to(
+    const std::array<ElementwiseDefinition, count>& definitions) {
+  std::array<const Definition*, count> pointers;
+  std::ranges::transform(definitions, pointers.begin(), [](const Definition& definition) { return &definition; });
+  return pointers;
+}
 
 }  // namespace orlop::inline v0
