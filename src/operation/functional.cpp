@@ -29,17 +29,20 @@ Tensor apply(std::string_view name, Arguments... arguments) {
   return apply_operation(name, list);
 }
 
+/// A commutative operation: its plans have the weak scalar last.
+Tensor apply_commutative(std::string_view name, const Argument& lhs, const Argument& rhs) {
+  return lhs.tensor() == nullptr ? apply(name, rhs, lhs) : apply(name, lhs, rhs);
+}
+
 }  // namespace
 
-Tensor add(const Argument& lhs, const Argument& rhs) { return apply("add", lhs, rhs); }
+Tensor add(const Argument& lhs, const Argument& rhs) { return apply_commutative("add", lhs, rhs); }
 Tensor sub(const Argument& lhs, const Argument& rhs) { return apply("sub", lhs, rhs); }
-Tensor mul(const Argument& lhs, const Argument& rhs) {
-  return lhs.tensor() == nullptr ? apply("mul", rhs, lhs) : apply("mul", lhs, rhs);
-}
+Tensor mul(const Argument& lhs, const Argument& rhs) { return apply_commutative("mul", lhs, rhs); }
 Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs) { return apply("elementwise_mul", lhs, rhs); }
 Tensor div(const Argument& lhs, const Argument& rhs) { return apply("div", lhs, rhs); }
 Tensor pow(const Argument& base, const Argument& exponent) { return apply("pow", base, exponent); }
-Tensor maximum(const Argument& lhs, const Argument& rhs) { return apply("maximum", lhs, rhs); }
+Tensor maximum(const Argument& lhs, const Argument& rhs) { return apply_commutative("maximum", lhs, rhs); }
 Tensor eq(const Argument& lhs, const Argument& rhs) { return apply("eq", lhs, rhs); }
 Tensor ne(const Argument& lhs, const Argument& rhs) { return apply("ne", lhs, rhs); }
 Tensor lt(const Argument& lhs, const Argument& rhs) { return apply("lt", lhs, rhs); }

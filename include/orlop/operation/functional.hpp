@@ -18,10 +18,10 @@ struct AccumulatorOptions {
   DTypeRef accumulator_dtype{};  ///< absent: the plan's default
 };
 
-// Either side may be a weak scalar where the operation's plans say so.
+// Either side may be a weak scalar where the operation's plans say so; add, mul and maximum run a scalar-first call
+// as (tensor, scalar).
 ORLOP_API Tensor add(const Argument& lhs, const Argument& rhs);
 ORLOP_API Tensor sub(const Argument& lhs, const Argument& rhs);
-/// Scalar-first calls run as (tensor, scalar).
 ORLOP_API Tensor mul(const Argument& lhs, const Argument& rhs);
 ORLOP_API Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs);
 ORLOP_API Tensor div(const Argument& lhs, const Argument& rhs);
