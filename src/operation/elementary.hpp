@@ -1,5 +1,5 @@
-// Elementary functions: one primitive each with a binary32 result, shared by every host backend so that all of
-// them agree bit for bit (P55).
+// Elementary functions: one primitive each with a binary32 result, shared by every host backend so that all
+// of them agree bit for bit (P55).
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The elementwise kernels of any host backend: which functions there are and how a call picks one. A backend adds
-// its loop.
+// The elementwise kernels of any host backend: which functions there are and how a call picks one. A backend
+// adds its loop.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@
 
 namespace orlop::inline v0 {
 
-/// The slot in which an element of type `T` is stored: std::uint8_t for bool, where every value but 0 is true.
+/// The slot in which an element of type `T` is stored: std::uint8_t for bool, where every value but 0 is
+/// true.
 template <class T>
 using Slot = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
@@ -61,11 +62,12 @@ template <class... T>
 struct Operands {
   template <class Function>
   using Result = std::invoke_result_t<Function, T...>;
-  static constexpr StorageType last = storage_type_of<std::tuple_element_t<sizeof...(T) - 1, std::tuple<T...>>>;
+  static constexpr StorageType last =
+      storage_type_of<std::tuple_element_t<sizeof...(T) - 1, std::tuple<T...>>>;
 };
 
-/// The kernel of `Function`: `Loop::run<Function>(call, operands)` for the one of `Signatures` that the plan asks
-/// for. The last operand's type tells them apart.
+/// The kernel of `Function`: `Loop::run<Function>(call, operands)` for the one of `Signatures` that the plan
+/// asks for. The last operand's type tells them apart.
 template <class Loop, class Function, class... Signatures>
 void elementwise_kernel(const KernelCall& call) {
   const auto try_run = [&](auto operands) {

@@ -1,8 +1,8 @@
 // What each elementwise operation does to one element, for every host backend (P61-P63).
 //
-// A function object has one overload for each element type it is computed in. The result type says what happens
-// to the value: float, bool and std::int32_t are stored as they are; std::int64_t is the exact integer, which the
-// kernel stores if it fits Int32 and refuses otherwise.
+// A function object has one overload for each element type it is computed in. The result type says what
+// happens to the value: float, bool and std::int32_t are stored as they are; std::int64_t is the exact
+// integer, which the kernel stores if it fits Int32 and refuses otherwise.
 #pragma once
 
 #include <bit>
@@ -55,7 +55,8 @@ struct Maximum {
     const bool is_above = a > b;
     const bool is_below = a < b;
     // Equal values differ in nothing but the sign of zero.
-    const float either = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & std::bit_cast<std::uint32_t>(b));
+    const float either =
+        std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & std::bit_cast<std::uint32_t>(b));
     const float unordered = a + b;
     const float tie = a == b ? either : unordered;
     return is_above ? a : (is_below ? b : tie);

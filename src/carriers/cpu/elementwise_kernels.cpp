@@ -1,4 +1,5 @@
-// Elementwise CPU kernels: blocks of consecutive elements, each through one loop that the compiler vectorizes.
+// Elementwise CPU kernels: blocks of consecutive elements, each through one loop that the compiler
+// vectorizes.
 #include "operation/elementwise_kernels.hpp"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace {
 
 constexpr Index block_size = 1024;  // elements: a result and three operands stay in the first-level cache
 
-/// An operand as consecutive slots of type `T` in ordinal order, block after block: in place where they lie like
-/// that already, otherwise gathered, and converted, into a buffer.
+/// An operand as consecutive slots of type `T` in ordinal order, block after block: in place where they lie
+/// like that already, otherwise gathered, and converted, into a buffer.
 template <class T>
 class Stream {
  public:

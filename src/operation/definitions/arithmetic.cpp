@@ -20,7 +20,8 @@ Gradients sub_gradients(const GradientContext& context) {
 
 Gradients mul_gradients(const GradientContext& context) {
   return context.per_tensor([&](std::size_t position) {
-    return context.fit(position, context.compute("mul", {context.cotangent(), context.argument(1 - position)}));
+    return context.fit(position,
+                       context.compute("mul", {context.cotangent(), context.argument(1 - position)}));
   });
 }
 
@@ -37,8 +38,8 @@ Gradients div_gradients(const GradientContext& context) {
 }
 
 /// `predicate(lhs, rhs) ? on_true : on_false`, element by element.
-Tensor choose(const GradientContext& context, std::string_view predicate, const Argument& lhs, const Argument& rhs,
-              const Tensor& on_true, const Tensor& on_false) {
+Tensor choose(const GradientContext& context, std::string_view predicate, const Argument& lhs,
+              const Argument& rhs, const Tensor& on_true, const Tensor& on_false) {
   return context.compute("select", {context.compute(predicate, {lhs, rhs}), on_true, on_false});
 }
 

@@ -1,4 +1,5 @@
-// The shape rule of every elementwise operation: structural broadcasting of all Tensor operands at once (P54).
+// The shape rule of every elementwise operation: structural broadcasting of all Tensor operands at once
+// (P54).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ class ElementwiseDefinition final : public Definition {
       : Definition(name), arity_(arity), rule_(rule) {}
 
   void check_arguments(std::span<const Argument> arguments) const override;
-  [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan& plan) const override;
+  [[nodiscard]] Resolution resolve(std::span<const Argument> arguments,
+                                   const OperationPlan& plan) const override;
   [[nodiscard]] Gradients gradients(const GradientContext& context) const override;
 
  private:
@@ -42,7 +44,8 @@ template <std::size_t count>
 [[nodiscard]] std::array<const Definition*, count> pointers_to(
     const std::array<ElementwiseDefinition, count>& definitions) {
   std::array<const Definition*, count> pointers;
-  std::ranges::transform(definitions, pointers.begin(), [](const Definition& definition) { return &definition; });
+  std::ranges::transform(definitions, pointers.begin(),
+                         [](const Definition& definition) { return &definition; });
   return pointers;
 }
 

@@ -3,14 +3,9 @@
 
 namespace orlop::inline v0 {
 
-DefinitionList arithmetic_definitions() { return {}; }
-DefinitionList unary_definitions() { return {}; }
-DefinitionList activation_definitions() { return {}; }
-DefinitionList comparison_definitions() { return {}; }
 DefinitionList reduction_definitions() { return {}; }
 DefinitionList contraction_definitions() { return {}; }
 DefinitionList indexing_definitions() { return {}; }
-DefinitionList ternary_definitions() { return {}; }
 DefinitionList view_definitions() { return {}; }
 
 }  // namespace orlop::inline v0

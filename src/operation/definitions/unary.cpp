@@ -6,8 +6,9 @@ namespace orlop::inline v0 {
 namespace {
 
 Gradients neg_gradients(const GradientContext& context) {
-  return context.per_tensor(
-      [&](std::size_t position) { return context.fit(position, context.compute("neg", {context.cotangent()})); });
+  return context.per_tensor([&](std::size_t position) {
+    return context.fit(position, context.compute("neg", {context.cotangent()}));
+  });
 }
 
 Gradients exp_gradients(const GradientContext& context) {

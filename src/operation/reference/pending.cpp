@@ -4,11 +4,9 @@
 
 namespace orlop::inline v0 {
 
-KernelList reference_elementwise_kernels() { return {}; }
 KernelList reference_reduction_kernels() { return {}; }
 KernelList reference_contraction_kernels() { return {}; }
 KernelList reference_indexing_kernels() { return {}; }
-KernelList cpu_elementwise_kernels() { return {}; }
 KernelList cpu_reduction_kernels() { return {}; }
 KernelList cpu_contraction_kernels() { return {}; }
 KernelList cpu_indexing_kernels() { return {}; }
