@@ -1,12 +1,10 @@
-// Operation plans, options and capabilities in Python (P1–P31).
+// Operation plans, options and the records of capabilities in Python (P1–P21).
 #include "plans.hpp"
 
-#include <nanobind/stl/shared_ptr.h>
-
-#include <array>
 #include <memory>
 
 #include "dtype.hpp"
+#include "orlop/operation/capability.hpp"
 #include "record.hpp"
 
 namespace orlop::bindings {
@@ -52,15 +50,6 @@ E to_enum(nb::handle value, std::string_view what, std::string_view field) {
 
 // --- Fields -----------------------------------------------------------------------------------------------
 
-std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
-  if (!PyUnicode_Check(value.ptr()))
-    raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
-  if (data == nullptr) throw_python_error();
-  return {data, static_cast<std::size_t>(size)};
-}
-
 const DType& to_descriptor(nb::handle value, std::string_view what, std::string_view field) {
   if (const DType* dtype = try_dtype(value)) return *dtype;
   raise<TypeError>(what, field, " must be a DType: got ", python_type_name(value),
@@ -72,19 +61,6 @@ const DType* to_descriptor_or_null(nb::handle value, std::string_view what, std:
 }
 
 nb::object from_descriptor(const DType* dtype) { return dtype == nullptr ? nb::none() : from_dtype(*dtype); }
-
-nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {
-  if (PyTuple_CheckExact(value.ptr())) return nb::borrow<nb::tuple>(value);
-  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
-  if (!iterator.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(what, field, " must be a finite iterable: got ", python_type_name(value));
-  }
-  const nb::object items = nb::steal(PySequence_Tuple(iterator.ptr()));
-  if (!items.is_valid()) throw_python_error();
-  return nb::borrow<nb::tuple>(items);
-}
 
 template <class T>
 const T& to_instance(nb::handle value, std::string_view what, std::string_view field) {
@@ -301,42 +277,34 @@ void bind_resolution(nb::module_& module) {
   });
 }
 
-// --- Refusals ---------------------------------------------------------------------------------------------
-
-// The Python exception carries what the native one does.
-void set_unsupported_plan(const UnsupportedOperationPlan& error) {
-  try {
-    const nb::object type = nb::module_::import_(capability_home).attr("UnsupportedOperationPlan");
-    void* carrier_class =
-        error.carrier_class() ? error.carrier_class().record()->python_type.load() : nullptr;
-    const nb::object python_class =
-        carrier_class == nullptr ? nb::none() : nb::borrow(static_cast<PyObject*>(carrier_class));
-    const std::string_view kind = value_of(error.kind());
-    const nb::object made =
-        type(error.what(), "plan"_a = nb::cast(error.plan(), nb::rv_policy::copy),
-             "carrier_class"_a = python_class, "kind"_a = nb::str(kind.data(), kind.size()));
-    PyErr_SetObject(type.ptr(), made.ptr());
-  } catch (nb::python_error& failure) {
-    failure.restore();
-  }
-}
-
-void install_unsupported_plan_translation() {
-  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-    try {
-      std::rethrow_exception(pointer);
-    } catch (const UnsupportedOperationPlan& error) {
-      set_unsupported_plan(error);
-    }
-  });
-}
-
 }  // namespace
 
 nb::object from_enum(OperandRole value) { return member(value); }
 nb::object from_enum(WeakScalarKind value) { return member(value); }
 nb::object from_enum(Arithmetic value) { return member(value); }
 nb::object from_enum(Accumulation value) { return member(value); }
+
+std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
+  if (!PyUnicode_Check(value.ptr()))
+    raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (data == nullptr) throw_python_error();
+  return {data, static_cast<std::size_t>(size)};
+}
+
+nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {
+  if (PyTuple_CheckExact(value.ptr())) return nb::borrow<nb::tuple>(value);
+  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
+  if (!iterator.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
+    PyErr_Clear();
+    raise<TypeError>(what, field, " must be a finite iterable: got ", python_type_name(value));
+  }
+  const nb::object items = nb::steal(PySequence_Tuple(iterator.ptr()));
+  if (!items.is_valid()) throw_python_error();
+  return nb::borrow<nb::tuple>(items);
+}
 
 const OperationExecutionOptions* to_options(nb::handle value, std::string_view what) {
   return value.is_none() ? nullptr : &to_instance<OperationExecutionOptions>(value, what, "options");
@@ -380,7 +348,6 @@ void bind_plans(nb::module_& parent) {
           "OperationPlan.");
   bind_options(module);
   bind_resolution(module);
-  install_unsupported_plan_translation();
 }
 
 }  // namespace orlop::bindings

@@ -160,35 +160,34 @@ UnsupportedOperationPlan::~UnsupportedOperationPlan() = default;
 
 namespace {
 
-RefusalKind refusal_kind(const CapabilitySet& set, const OperationPlan& plan) {
-  return set.named(plan.operation).empty() ? RefusalKind::Operation : RefusalKind::Shape;
+std::string_view name_of(CarrierClass carrier_class) {
+  return carrier_class ? carrier_class.name() : std::string_view("no carrier class");
 }
 
 std::string or_none(std::string_view name) { return std::string(name.empty() ? "none" : name); }
 
-std::string refusal_text(RefusalKind kind, CarrierClass carrier_class, const OperationPlan& plan) {
-  const std::string_view name = carrier_class ? carrier_class.name() : "not a carrier class";
-  if (kind == RefusalKind::Operation)
-    return message(name, "does not support the operation '", plan.operation,
+}  // namespace
+
+RefusalKind detail::refusal_kind(const CapabilitySet& set, const OperationPlan& plan) {
+  return set.named(plan.operation).empty() ? RefusalKind::Operation : RefusalKind::Shape;
+}
+
+std::string detail::unsupported_reason(std::string_view class_name, const CapabilitySet& set,
+                                       const OperationPlan& plan) {
+  if (set.find(plan) != nullptr) return {};
+  if (refusal_kind(set, plan) == RefusalKind::Operation)
+    return message(class_name, "does not support the operation '", plan.operation,
                    "': it advertises no plan of that name; move the operands to a carrier that does");
-  return message(name, "supports '", plan.operation, "', but not this plan: operands ",
+  return message(class_name, "supports '", plan.operation, "', but not this plan: operands ",
                  operands_text(plan.operands), " (role:dtype:conversion), compute ", value_of(plan.compute),
                  ", accumulation ", or_none(accumulation_text(plan.accumulation)), ", accumulator ",
                  or_none(name_or_empty(plan.accumulator_dtype)), ", output ", plan.output.name(),
                  "; operation_capabilities() lists what it does");
 }
 
-}  // namespace
-
-std::string detail::unsupported_reason(CarrierClass carrier_class, const CapabilitySet& set,
-                                       const OperationPlan& plan) {
-  if (set.find(plan) != nullptr) return {};
-  return refusal_text(refusal_kind(set, plan), carrier_class, plan);
-}
-
 void detail::refuse_plan(CarrierClass carrier_class, const CapabilitySet& set, const OperationPlan& plan) {
-  const RefusalKind kind = refusal_kind(set, plan);
-  throw UnsupportedOperationPlan(kind, carrier_class, plan, refusal_text(kind, carrier_class, plan));
+  throw UnsupportedOperationPlan(refusal_kind(set, plan), carrier_class, plan,
+                                 unsupported_reason(name_of(carrier_class), set, plan));
 }
 
 // --- The registry of classes ------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ std::vector<CapabilitySet::Entry> capabilities_for_carrier_class(CarrierClass ca
 
 std::optional<std::string> unsupported_plan_reason(CarrierClass carrier_class, const OperationPlan& plan) {
   std::string reason =
-      detail::unsupported_reason(carrier_class, detail::capabilities_of(carrier_class), plan);
+      detail::unsupported_reason(name_of(carrier_class), detail::capabilities_of(carrier_class), plan);
   return reason.empty() ? std::nullopt : std::optional(std::move(reason));
 }
 

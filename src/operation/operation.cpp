@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "orlop/operation/grad_mode.hpp"
+#include "orlop/operation/profiler.hpp"
 
 namespace orlop::inline v0 {
 
@@ -34,13 +35,29 @@ void Operation::check_call(std::span<const Argument> inputs, const OperationExec
     if (const Tensor* tensor = input.tensor()) tensor->require_single_subtensor("operation execution");
 }
 
+namespace {
+
+InputShapes shapes_of(std::span<const Argument> inputs) {
+  InputShapes shapes;
+  for (const Argument& input : inputs)
+    shapes.push_back(input.tensor() != nullptr ? std::optional(input.tensor()->layout().shape()) : std::nullopt);
+  return shapes;
+}
+
+}  // namespace
+
 Tensor Operation::run(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+  const auto describe = [this] {
+    return detail::ProfiledCall{name_, dispatch_class_, ImplementationType(*this, implementation_name())};
+  };
+  detail::ProfiledSpan span(is_dispatched(), describe, [&] { return shapes_of(inputs); });
   if (options != nullptr)
     options_ = std::make_unique<OperationExecutionOptions>(*options);
   else
     options_.reset();
   Tensor result = forward_impl(inputs);
   if (!result) raise<TypeError>(name_.empty() ? "Operation" : std::string_view(name_), "forward must return a Tensor");
+  span.succeed();
   return result;
 }
 

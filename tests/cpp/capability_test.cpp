@@ -114,6 +114,7 @@ TEST(Capability, IsNotDeclaredForDependentOrNoClasses) {
   EXPECT_THAT(capabilities_for_carrier_class(dependent), IsEmpty());
   EXPECT_FALSE(supports_operation_plan(CarrierClass(), plan("relu", {F})));
   EXPECT_NE(unsupported_plan_reason(CarrierClass(), plan("relu", {F})), std::nullopt);
+  EXPECT_THROW(require_capability(CarrierClass(), plan("relu", {F})), UnsupportedOperationPlan);
 }
 
 TEST(Capability, TellsTheTwoReasonsApart) {

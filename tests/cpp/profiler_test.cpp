@@ -31,6 +31,7 @@ template <class Body>
 void call(const std::string& name, CarrierClass carrier_class, const Body& body, bool succeeds = true) {
   const Work work;
   detail::ProfiledSpan span(
+      !name.empty(),
       [&] {
         return detail::ProfiledCall{name, carrier_class, ImplementationType(work, "Work")};
       },

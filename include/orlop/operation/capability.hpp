@@ -20,6 +20,8 @@
 
 namespace orlop::inline v0 {
 
+class Carrier;
+
 /// One plan that a class declares it can execute (P20). Holds no executor.
 class ORLOP_API OperationCapability final : public OperationShape<OperandCapability> {
  public:
@@ -145,18 +147,15 @@ ORLOP_API const CapabilitySet& observe_capabilities(CarrierClass carrier_class);
   return observe_capabilities(carrier_class);
 }
 
-/// The P28 text, or empty where `plan` is in `set`.
-ORLOP_API std::string unsupported_reason(CarrierClass carrier_class, const CapabilitySet& set,
+/// What this carrier advertises: the set of its class, or of itself where it is dependent (P27).
+ORLOP_API const CapabilitySet& capabilities_of(const Carrier& carrier);
+
+/// The P28 text about the class of this name, or empty where `plan` is in `set`.
+ORLOP_API std::string unsupported_reason(std::string_view class_name, const CapabilitySet& set,
                                          const OperationPlan& plan);
+ORLOP_API RefusalKind refusal_kind(const CapabilitySet& set, const OperationPlan& plan);
 [[noreturn]] ORLOP_API void refuse_plan(CarrierClass carrier_class, const CapabilitySet& set,
                                         const OperationPlan& plan);
-
-inline const OperationCapability& require(CarrierClass carrier_class, const CapabilitySet& set,
-                                          const OperationPlan& plan) {
-  if (const OperationCapability* entry = set.find(plan)) [[likely]]
-    return *entry;
-  refuse_plan(carrier_class, set, plan);
-}
 
 }  // namespace detail
 
@@ -179,7 +178,10 @@ ORLOP_API std::optional<std::string> unsupported_plan_reason(CarrierClass carrie
                                                              const OperationPlan& plan);
 /// The stored entry, or UnsupportedOperationPlan with the P28 text.
 inline const OperationCapability& require_capability(CarrierClass carrier_class, const OperationPlan& plan) {
-  return detail::require(carrier_class, detail::capabilities_of(carrier_class), plan);
+  const CapabilitySet& set = detail::capabilities_of(carrier_class);
+  if (const OperationCapability* entry = set.find(plan)) [[likely]]
+    return *entry;
+  detail::refuse_plan(carrier_class, set, plan);
 }
 
 }  // namespace orlop::inline v0

@@ -159,10 +159,10 @@ ORLOP_API void close_profiled_call(ProfilerSession& session, std::size_t place, 
 /// The range of one profiled call (P97). It costs one thread-local load while no profiler is active.
 class ProfiledSpan {
  public:
-  /// `describe()` gives the ProfiledCall, `shapes()` its InputShapes.
+  /// Nothing happens unless `is_profiled`. `describe()` gives the ProfiledCall, `shapes()` its InputShapes.
   template <class Describe, class Shapes>
-  ProfiledSpan(const Describe& describe, const Shapes& shapes) {
-    if (active_profiler_session != nullptr) [[unlikely]]
+  ProfiledSpan(bool is_profiled, const Describe& describe, const Shapes& shapes) {
+    if (active_profiler_session != nullptr && is_profiled) [[unlikely]]
       open(describe, shapes);
   }
   ProfiledSpan(const ProfiledSpan&) = delete;

@@ -203,6 +203,8 @@ class ORLOP_API DependentCarrier : public Carrier {
   ~DependentCarrier() override;
   /// The frozen capabilities; RuntimeError before finalize_dependent_capabilities.
   [[nodiscard]] const CapabilitySet& capability_snapshot() const;
+  /// RuntimeError once the capabilities are finalized.
+  void require_unfinalized() const;
 
  protected:
   DependentCarrier() noexcept;
@@ -215,7 +217,6 @@ class ORLOP_API DependentCarrier : public Carrier {
   void finalize_dependent_capabilities(std::shared_ptr<const CapabilitySet> capabilities);
 
  private:
-  void require_unfinalized() const;
   std::shared_ptr<const CapabilitySet> snapshot_;
 };
 
