@@ -16,12 +16,7 @@ namespace orlop::inline v0::detail {
 class TemporaryFile::Use {
  public:
   Use(const TemporaryFile& file, std::string_view operation, Index bytes, Index offset)
-      : file_(file), calls_(io_calls()) {
-    file.require_present();
-    descriptor_ = acquire_descriptor(*calls_, file.cached_, file.path_);
-    if (descriptor_ < 0)
-      raise_os_error(file.what_, text("open for ", operation), -descriptor_, file.path_, bytes, offset);
-  }
+      : file_(file), calls_(io_calls()), descriptor_(file.acquire(*calls_, operation, bytes, offset)) {}
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
   ~Use() { release_descriptor(*calls_, file_.cached_); }
@@ -72,8 +67,8 @@ TemporaryFile::~TemporaryFile() {
 bool TemporaryFile::is_inherited() const noexcept { return owner_ != process_id(); }
 
 std::string TemporaryFile::inherited_reason() const {
-  return text("storage made before a fork belongs to the parent process ", owner_, " and process ", process_id(),
-              " may only read it; make new storage here");
+  return text("storage made before a fork belongs to the parent process ", owner_, " and process ",
+              process_id(), " may only read it; make new storage here");
 }
 
 void TemporaryFile::require_owner() const {
@@ -84,6 +79,13 @@ void TemporaryFile::require_present() const {
   if (removed_.load(std::memory_order_acquire))
     raise<RuntimeError>(what_, "storage is released: its file is gone");
   if (!is_created()) raise<RuntimeError>(what_, "storage is empty: no file was made yet");
+}
+
+int TemporaryFile::acquire(IoCalls& calls, std::string_view operation, Index bytes, Index offset) const {
+  require_present();
+  const int descriptor = acquire_descriptor(calls, cached_, path_);
+  if (descriptor < 0) raise_os_error(what_, text("open for ", operation), -descriptor, path_, bytes, offset);
+  return descriptor;
 }
 
 void TemporaryFile::create() {

@@ -74,6 +74,8 @@ class ORLOP_API TemporaryFile {
   class Use;
 
   void require_present() const;
+  /// The open descriptor, with one user more.
+  int acquire(IoCalls& calls, std::string_view operation, Index bytes, Index offset) const;
 
   std::string_view what_;
   std::string name_;
