@@ -52,7 +52,7 @@ BuiltinConstruction::BuiltinConstruction() {
   static const bool done = [] {
     std::size_t count = 0;
     const auto build = [&]<class T>(Builtin<T>& place, StorageType storage_type, const char* name,
-                                    typename T::Options options) {
+                                    T::Options options) {
       DType& dtype = *std::construct_at(&place.value, name, std::move(options));
       dtype.storage_type_ = storage_type;
       const Structure structure = dtype.structure();

@@ -80,7 +80,7 @@ std::string SymbolicBits::to_string() const {
   return text("SymbolicBits(constant=", constant, ", whole_scale_bits=", whole_scale_bits, ')');
 }
 
-BlockScaledDType::BlockScaledDType(std::string name, Options options)
+BlockScaledDType::BlockScaledDType(const std::string& name, Options options)
     : CompoundDType(name, block_scaled_planes(name, options)), levels_(std::move(options.levels)) {}
 
 const BlockScaledDType& BlockScaledDType::make(std::string name, Options options) {

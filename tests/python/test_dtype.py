@@ -966,7 +966,7 @@ def test_storage_obtain_a_concrete_storage_zero():
     assert storage_zero(DType.Bool) is False
 
 
-def test_storage_zero_is_typed():
+def test_a_storage_zero_is_typed():
     assert (storage_zero(DType.Float32), type(storage_zero(DType.Float32))) == (0.0, float)
     assert (storage_zero(DType.Int32), type(storage_zero(DType.Int32))) == (0, int)
     for dtype in (DType.Any, DType.Floating, DType.Integer, DType.Float64, DType.Int8, DType.NVFP4):
@@ -975,7 +975,7 @@ def test_storage_zero_is_typed():
         storage_zero("Float32")
 
 
-def test_storage_validation_names_what_is_accepted():
+def test_validation_of_storage_names_what_is_accepted():
     def said(dtype, accepted):
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             validate_storage_dtype(dtype, carrier="CPU", accepted=accepted)
@@ -990,7 +990,7 @@ def test_storage_validation_names_what_is_accepted():
     assert "multi-plane" in compound
 
 
-def test_storage_validation_needs_a_dtype_and_keywords():
+def test_validation_of_storage_needs_a_dtype_and_keywords():
     for wrong in ("Float32", None, float, object()):
         with pytest.raises(TypeError, match="CPU dtype must be a DType"):
             validate_storage_dtype(wrong, carrier="CPU", accepted=ACCEPTED)
@@ -1002,7 +1002,7 @@ def test_storage_validation_needs_a_dtype_and_keywords():
         validate_storage_dtype(DType.Float32, carrier="CPU", accepted=("Float32",))
 
 
-def test_storage_acceptance_is_by_identity():
+def test_acceptance_for_storage_is_by_identity():
     class Equal:
         def __eq__(self, other):
             return True

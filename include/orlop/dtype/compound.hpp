@@ -30,7 +30,7 @@ class ORLOP_API CompoundDType : public DType {
 
  protected:
   /// ValueError: name, no plane. TypeError: a missing plane or rule.
-  explicit CompoundDType(std::string name, Options options);
+  CompoundDType(std::string name, Options options);
   void append_structure(Structure& structure) const override;
   [[nodiscard]] std::string_view class_name() const noexcept override { return "CompoundDType"; }
 
@@ -83,7 +83,7 @@ class ORLOP_API BlockScaledDType : public CompoundDType {
   [[nodiscard]] std::variant<double, SymbolicBits> bits_per_element() const noexcept;
 
  protected:
-  explicit BlockScaledDType(std::string name, Options options);
+  BlockScaledDType(const std::string& name, Options options);
   void append_structure(Structure& structure) const override;
   [[nodiscard]] std::string_view class_name() const noexcept override { return "BlockScaledDType"; }
 

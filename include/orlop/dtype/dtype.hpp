@@ -153,7 +153,7 @@ class ORLOP_API DTypeCategory : public DType {
   [[nodiscard]] static const DTypeCategory& from_name(std::string_view name);
 
  protected:
-  explicit DTypeCategory(std::string name, Options options);
+  DTypeCategory(std::string name, Options options);
   void append_structure(Structure& structure) const override;
   [[nodiscard]] std::string_view class_name() const noexcept override { return "DTypeCategory"; }
 };
@@ -174,7 +174,7 @@ class ORLOP_API SimpleDType : public DType {
   [[nodiscard]] Index bits() const noexcept { return bits_; }
 
  protected:
-  explicit SimpleDType(std::string name, Options options);
+  SimpleDType(std::string name, Options options);
   void append_structure(Structure& structure) const override;
   [[nodiscard]] std::string_view class_name() const noexcept override { return "SimpleDType"; }
 
