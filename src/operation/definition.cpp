@@ -153,6 +153,14 @@ void Definition::check_cotangent(const GradientContext& context) const {
                       cotangent.layout().shape());
 }
 
+const OperationPlan* plan_of_call(std::string_view name, std::span<const Argument> arguments,
+                                  const OperationExecutionOptions* options) {
+  const OperationSpec* spec = find_operation_spec(name);
+  if (spec == nullptr) return nullptr;
+  if (const Definition* definition = find_definition(name)) definition->check_arguments(arguments);
+  return &resolve_plan(*spec, arguments, options);
+}
+
 Tensor run_definition(const Definition& definition, std::span<const Argument> arguments,
                       const OperationExecutionOptions* options, CarrierClass dispatch_class, bool is_gated) {
   definition.check_arguments(arguments);

@@ -69,6 +69,10 @@ class Definition {
                                     const OperationExecutionOptions* options, CarrierClass dispatch_class,
                                     bool is_gated);
 
+/// The plan of a call of a registered operation name, after its argument check; null for a name without plans.
+[[nodiscard]] const OperationPlan* plan_of_call(std::string_view name, std::span<const Argument> arguments,
+                                                const OperationExecutionOptions* options);
+
 /// One of the families' lists.
 using DefinitionList = std::span<const Definition* const>;
 

@@ -129,6 +129,9 @@ class ORLOP_API Carrier : public Object {
   /// Turns an empty growable carrier into one of `size` zero slots (S405).
   void allocate(Index size);
 
+  /// Undoes `allocate` after a failed move, where the carrier can.
+  void deallocate() { on_deallocate(); }
+
   // --- Exclusive ownership (S201) ----------------------------------------------------------------------
   [[nodiscard]] OwnerToken claim_ownership();
   void relinquish_ownership(OwnerToken token);
@@ -166,6 +169,8 @@ class ORLOP_API Carrier : public Object {
   virtual void on_release() {}
   /// Provides `size` zero slots for an empty carrier. Default: not growable.
   virtual void on_allocate(Index size);
+  /// Takes back what on_allocate provided: the move that asked for it failed. Default: the slots stay.
+  virtual void on_deallocate() {}
   /// Shipped carriers: one more successful mutation, ownership already tested.
   void advance_version() noexcept { version_.fetch_add(1, std::memory_order_acq_rel); }
 

@@ -1,0 +1,107 @@
+// Moving a Tensor to another carrier: the operation, the registry of routes, and `move` (S401-S419).
+//
+// Who owns the bytes: until the transfer is complete the source does; then the destination, and the source is
+// released. While a move runs both carriers are owned by it, so nobody else can write or move them. A failed move
+// leaves the source as it was, and the destination's version tells whether a slot of it may have changed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "orlop/operation/operation.hpp"
+
+namespace orlop::inline v0 {
+
+class MoveOperation;
+
+/// What the registry holds for a pair: how to make a fresh operation, and the class object it came from.
+struct MoveRoute {
+  std::string name;
+  std::function<Ref<MoveOperation>()> make;
+  /// The Python class object behind it, held by the binding; null for native routes without a Python face.
+  std::shared_ptr<void> python_class{};
+  friend bool operator==(const MoveRoute& a, const MoveRoute& b) { return a.name == b.name; }
+};
+
+/// One way to move between two carriers; open to authors, who implement `copy` (S416).
+class ORLOP_API MoveOperation : public Operation {
+ public:
+  MoveOperation() noexcept;
+  ~MoveOperation() override;
+
+  /// The exact classes this operation is for; null where it takes any.
+  [[nodiscard]] virtual CarrierClass source_class() const { return {}; }
+  [[nodiscard]] virtual CarrierClass destination_class() const { return {}; }
+  /// The name in messages.
+  [[nodiscard]] std::string implementation_name() const override { return "MoveOperation"; }
+  /// The cotangent, moved back by the reverse route that was kept at the forward call (S419).
+  Gradients backward(const Tensor& gradient) override;
+
+  void visit_references(ReferenceVisitor& visitor) const override;
+
+ protected:
+  /// Copies `element_count` slots' worth of `tensor` onto `output`, which has its layout on `destination` from slot 0.
+  /// Runs after all checks, inside both owner scopes. Default: NotImplementedError.
+  virtual void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count);
+  /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its version.
+  void expect_writes() noexcept { expects_writes_ = true; }
+  /// forward(tensor, destination): the transfer, without the release of the source.
+  Tensor forward_impl(std::span<const Argument> inputs) override;
+  /// A published move releases its source.
+  void after_forward(std::span<const Argument> inputs) override;
+  void on_release_autograd_state() noexcept override;
+
+ private:
+  friend ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
+  void undo(Carrier& destination, bool has_grown, std::int64_t version) const;
+
+  bool expects_writes_ = false;
+  // What a gradient needs: the way back, kept before the transfer, and whom to make storage like.
+  std::optional<MoveRoute> reverse_;
+  Ref<Carrier> destination_;
+};
+
+/// Reads and normalizes all logical values, then writes them in ascending order; holes stay untouched. The route of
+/// every unregistered pair.
+class ORLOP_API ElementwiseMoveOperation final : public MoveOperation {
+ public:
+  [[nodiscard]] std::string implementation_name() const override { return "ElementwiseMoveOperation"; }
+
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
+};
+
+/// Copies the physical span in bulk; the pinned classes say for which pair.
+class ORLOP_API SpanMoveOperation : public MoveOperation {
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
+};
+
+/// The route of a native operation class.
+template <class T>
+[[nodiscard]] MoveRoute move_route(std::string name) {
+  return {std::move(name), [] { return Ref<MoveOperation>(make_ref<T>()); }, {}};
+}
+
+/// Adds the route of an exact pair (S413). ValueError ‹already registered› where it has one, ‹protected built-ins› for
+/// block-device pairs.
+ORLOP_API void register_move_operation(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+/// Takes it away and returns it. KeyError ‹no move operation is registered›.
+ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass destination_class);
+/// The route of the pair, or the elementwise one.
+[[nodiscard]] ORLOP_API MoveRoute dispatch_move(CarrierClass source_class, CarrierClass destination_class);
+/// Whether exactly this pair has an entry.
+[[nodiscard]] ORLOP_API bool has_move_operation(CarrierClass source_class, CarrierClass destination_class);
+
+/// Moves `tensor` to `destination` and releases its carrier: the result has the same layout at offset 0. Slots of the
+/// destination beyond the span keep their contents. The checks and their order are those of S403.
+ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
+
+namespace detail {
+/// Registers the shipped routes of a carrier; called once by each, at load.
+bool declare_move_route(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+}  // namespace detail
+
+}  // namespace orlop::inline v0

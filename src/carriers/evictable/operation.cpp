@@ -1,0 +1,128 @@
+// The adapter between outer hierarchies and the primary's own operation.
+#include <algorithm>
+
+#include "operation/definition.hpp"
+#include "operation/gradient.hpp"
+#include "orlop/carriers/evictable/evictable.hpp"
+#include "orlop/operation/grad_mode.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+Evictable* hierarchy_of(const Tensor& tensor) noexcept { return dynamic_cast<Evictable*>(tensor.carrier().get()); }
+
+Tensor on_primary(const Tensor& tensor) {
+  return Tensor::trusted(hierarchy_of(tensor)->primary(), tensor.offset(), tensor.layout());
+}
+
+/// Every Tensor operand, checked to be promoted and of one pair of tier classes. The first of them.
+Evictable& require_operands(std::string_view name, std::span<const Argument> inputs) {
+  Evictable* first = nullptr;
+  for (const Argument& input : inputs) {
+    const Tensor* tensor = input.tensor();
+    if (tensor == nullptr) continue;
+    tensor->require_single_subtensor("operation execution");
+    Evictable* hierarchy = hierarchy_of(*tensor);
+    if (hierarchy == nullptr)
+      raise<TypeError>(name, "every Tensor operand must live on an Evictable: got one on ", tensor->carrier_type(),
+                       "; wrap or move it first");
+    if (first == nullptr) first = hierarchy;
+    const auto same_class = [](const Ref<Carrier>& a, const Ref<Carrier>& b) {
+      return a->carrier_class() == b->carrier_class();
+    };
+    if (!same_class(hierarchy->primary(), first->primary()) || !same_class(hierarchy->secondary(), first->secondary()))
+      raise<TypeError>(name, "all operands must have the same tier classes: got (", first->primary()->carrier_class(),
+                       ", ", first->secondary()->carrier_class(), ") and (", hierarchy->primary()->carrier_class(), ", ",
+                       hierarchy->secondary()->carrier_class(), ")");
+  }
+  if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
+  for (const Argument& input : inputs)
+    if (const Tensor* tensor = input.tensor()) hierarchy_of(*tensor)->require_promoted();
+  return *first;
+}
+
+}  // namespace
+
+EvictableOperation::EvictableOperation(Ref<Operation> primary_operation)
+    : primary_operation_(std::move(primary_operation)) {
+  if (!primary_operation_) raise<TypeError>("EvictableOperation", "primary_operation must be an Operation");
+}
+
+EvictableOperation::~EvictableOperation() = default;
+
+Tensor EvictableOperation::forward_impl(std::span<const Argument> inputs) {
+  const std::string& name = primary_operation_->operation_name();
+  if (was_run_) raise<RuntimeError>(name, "an EvictableOperation runs forward once; dispatch a fresh one");
+  const Evictable& first = require_operands(name, inputs);
+  if (const OperationPlan* plan = plan_of_call(name, inputs, execution_options())) first.require_operation_plan(*plan);
+  was_run_ = true;
+  std::vector<Argument> lowered;
+  lowered.reserve(inputs.size());
+  for (const Argument& input : inputs) {
+    const Tensor* tensor = input.tensor();
+    lowered.push_back(tensor != nullptr ? Argument(on_primary(*tensor)) : input);
+  }
+  const Tensor result = execute_lowered_operation(*primary_operation_, lowered, execution_options());
+  for (const Argument& input : inputs) {
+    const Tensor* tensor = input.tensor();
+    if (tensor != nullptr && hierarchy_of(*tensor)->primary() == result.carrier())
+      return Tensor::trusted(tensor->carrier(), result.offset(), result.layout());
+  }
+  if (result.carrier_type() != first.primary()->carrier_class())
+    raise<TypeError>(name, "the primary's operation must return a Tensor on ", first.primary()->carrier_class(),
+                     ": got one on ", result.carrier_type());
+  return Tensor::trusted(first.hierarchy_over(result.carrier()), result.offset(), result.layout());
+}
+
+Gradients EvictableOperation::backward(const Tensor& gradient) {
+  const std::string& name = primary_operation_->operation_name();
+  if (!was_run_) raise<RuntimeError>(name, "backward needs a forward call first");
+  const std::vector<Tensor> saved = inputs();
+  if (saved.empty()) raise<RuntimeError>(name, "nothing was saved for backward: run forward with gradients enabled");
+  const CarrierClass primary_class = hierarchy_of(saved.front())->primary()->carrier_class();
+  Tensor lowered = gradient;
+  if (const Evictable* hierarchy = hierarchy_of(gradient)) {
+    hierarchy->require_promoted();
+    lowered = on_primary(gradient);
+  }
+  if (lowered.carrier_type() != primary_class)
+    raise<TypeError>(name, "the gradient must be an Evictable Tensor over ", primary_class, ", or one on ",
+                     primary_class, ": got one on ", lowered.carrier_type());
+  std::vector<Tensor> current;
+  for (const Tensor& tensor : saved) {
+    hierarchy_of(tensor)->require_promoted();
+    current.push_back(on_primary(tensor));
+  }
+  const NoGrad no_grad;
+  primary_operation_->store_inputs(current);
+  const Gradients nested = primary_operation_->backward(lowered);
+  if (nested.size() != saved.size())
+    raise<ValueError>(name, "the primary's backward must return one gradient or None per saved input: ", saved.size(),
+                      " expected, ", nested.size(), " returned");
+  Gradients gradients;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    if (!nested[i]) {
+      gradients.emplace_back();
+      continue;
+    }
+    const Tensor own = nested[i]->carrier()->is_owned() ? copy_to_layout(*nested[i], nested[i]->layout()) : *nested[i];
+    if (own.carrier_type() != primary_class)
+      raise<TypeError>(name, "the primary's backward must return gradients on ", primary_class, ": got one on ",
+                       own.carrier_type());
+    gradients.emplace_back(
+        Tensor::trusted(hierarchy_of(saved[i])->hierarchy_over(own.carrier()), own.offset(), own.layout()));
+  }
+  return gradients;
+}
+
+void EvictableOperation::on_release_autograd_state() noexcept {
+  if (primary_operation_) primary_operation_->release_autograd_state();
+}
+
+void EvictableOperation::visit_references(ReferenceVisitor& visitor) const {
+  Operation::visit_references(visitor);
+  visitor.visit(primary_operation_);
+}
+
+}  // namespace orlop::inline v0
