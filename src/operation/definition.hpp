@@ -40,6 +40,8 @@ class Definition {
   virtual void check_values(std::span<const Argument> arguments, std::span<const KernelOperand> operands) const;
   /// Views: the result on the same carriers. Everything else goes through `resolve` and a kernel.
   [[nodiscard]] virtual bool is_view() const noexcept { return false; }
+  /// Whether a Tensor of several subtensors may be an argument (P42).
+  [[nodiscard]] virtual bool accepts_compound() const noexcept { return false; }
   [[nodiscard]] virtual Tensor view(std::span<const Argument> arguments) const;
   /// One gradient per Tensor argument. Default: RuntimeError, for results that carry no gradient.
   [[nodiscard]] virtual Gradients gradients(const GradientContext& context) const;

@@ -17,7 +17,8 @@ Tensor GradientContext::result() const {
 }
 
 Tensor GradientContext::compute(std::string_view name, std::initializer_list<Argument> arguments) const {
-  return run_definition(*find_definition(name), {arguments.begin(), arguments.size()}, nullptr, carrier_class_, false);
+  return run_definition(*find_definition(name), {arguments.begin(), arguments.size()}, nullptr,
+                        carrier_class_, false);
 }
 
 namespace {
@@ -46,7 +47,8 @@ Tensor GradientContext::constant(const Shape& shape, float value) const {
 }
 
 Tensor GradientContext::zeros(const Layout& layout) const {
-  return Tensor::trusted(cotangent_.carrier()->allocate_like(layout.cosize(), {.dtype = dtypes::Float32}), 0, layout);
+  return Tensor::trusted(cotangent_.carrier()->allocate_like(layout.cosize(), {.dtype = dtypes::Float32}), 0,
+                         layout);
 }
 
 Layout gradient_layout(const Layout& layout) {
@@ -76,7 +78,8 @@ Tensor sum_to_shape(const Tensor& tensor, const Shape& shape) {
   const auto split = split_leaves(tensor, shape.leaves());
   if (!split) return tensor;
   const Argument argument(*split);
-  const Tensor sum = run_definition(*find_definition("reduce_sum"), {&argument, 1}, nullptr, tensor.carrier_type(), false);
+  const Tensor sum =
+      run_definition(*find_definition("reduce_sum"), {&argument, 1}, nullptr, tensor.carrier_type(), false);
   return Tensor::trusted(sum.carrier(), 0, Layout::canonical(shape));
 }
 
@@ -88,30 +91,49 @@ Tensor GradientContext::fit(std::size_t position, const Tensor& cotangent) const
   return copy_to_layout(gradient, layout);
 }
 
-Tensor copy_to_layout(const Tensor& tensor, const Layout& layout) {
+namespace {
+
+/// The same for dtypes that have no native slots: value by value.
+Ref<Carrier> scatter_values_into_zeros(const Tensor& tensor, const Layout& layout, Index offset,
+                                       Index slots) {
+  std::vector<Scalar> values(static_cast<std::size_t>(slots), Scalar(0));
+  for (Index i = 0; i < layout.size(); ++i)
+    values[static_cast<std::size_t>(offset + layout(i))] =
+        tensor.carrier()->at(tensor.offset() + tensor.layout()(i));
+  return tensor.carrier()->new_like(values);
+}
+
+}  // namespace
+
+Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Index offset, Index slots) {
   Carrier& source = *tensor.carrier();
   const DType& dtype = source.dtype();
-  Ref<Carrier> carrier = source.allocate_like(layout.cosize(), {.dtype = dtype});
+  if (dtype.storage_type() == StorageType::other)
+    return scatter_values_into_zeros(tensor, layout, offset, slots);
+  Ref<Carrier> carrier = source.allocate_like(slots, {.dtype = dtype});
   const Index span = tensor.layout().cosize();
-  const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
   // In place where both sides are host memory, otherwise through host copies.
   std::vector<std::byte> source_copy, target_copy;
   const std::byte* from = source.host_data();
   if (from != nullptr) {
     from += tensor.offset() * dtype.slot_bytes();
   } else {
-    source_copy.resize(static_cast<std::size_t>(span) * bytes);
+    source_copy.resize(slots_to_bytes(dtype, span));
     source.read_span(tensor.offset(), span, source_copy.data());
     from = source_copy.data();
   }
   std::byte* to = carrier->host_data();
   if (to == nullptr) {
-    target_copy.resize(static_cast<std::size_t>(layout.cosize()) * bytes);
+    target_copy.resize(slots_to_bytes(dtype, slots));
     to = target_copy.data();
   }
-  copy_strided(from, tensor.layout(), to, layout, dtype.slot_bytes());
-  if (!target_copy.empty()) carrier->write_span(0, layout.cosize(), target_copy.data());
-  return Tensor::trusted(std::move(carrier), 0, layout);
+  copy_strided(from, tensor.layout(), to + offset * dtype.slot_bytes(), layout, dtype.slot_bytes());
+  if (!target_copy.empty()) carrier->write_span(0, slots, target_copy.data());
+  return carrier;
+}
+
+Tensor copy_to_layout(const Tensor& tensor, const Layout& layout) {
+  return Tensor::trusted(scatter_into_zeros(tensor, layout, 0, layout.cosize()), 0, layout);
 }
 
 Tensor copy_to_carrier(const Tensor& tensor, const Carrier& prototype) {

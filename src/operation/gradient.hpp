@@ -1,5 +1,5 @@
-// What a definition's gradient is written with: the saved inputs, the cotangent, and ungated arithmetic on the
-// carrier class of the forward call (P65).
+// What a definition's gradient is written with: the saved inputs, the cotangent, and ungated arithmetic on
+// the carrier class of the forward call (P65).
 #pragma once
 
 #include <initializer_list>
@@ -43,8 +43,9 @@ class GradientContext {
   [[nodiscard]] Tensor constant(const Shape& shape, float value) const;
   /// Zeros in fresh storage, in `layout`.
   [[nodiscard]] Tensor zeros(const Layout& layout) const;
-  /// `cotangent` (of the result's shape) as the gradient of the argument at `position`: summed over the leaves that
-  /// the operation widened, in the argument's layout where that is injective, otherwise canonical.
+  /// `cotangent` (of the result's shape) as the gradient of the argument at `position`: summed over the
+  /// leaves that the operation widened, in the argument's layout where that is injective, otherwise
+  /// canonical.
   [[nodiscard]] Tensor fit(std::size_t position, const Tensor& cotangent) const;
 
   /// One entry per Tensor argument, in order: `entry(position)` where the argument wants a gradient.
@@ -72,7 +73,13 @@ class GradientContext {
 /// `tensor` summed over every leaf whose extent in `shape` (same profile) is one; itself where there is none.
 [[nodiscard]] Tensor sum_to_shape(const Tensor& tensor, const Shape& shape);
 
-/// The same elements in another layout of the same shape, in fresh storage of the carrier's class (holes zero).
+/// Fresh storage of the carrier's class with `slots` slots: the elements of `tensor` at `offset + layout`, a
+/// layout of the same shape, and zero elsewhere.
+[[nodiscard]] Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Index offset,
+                                              Index slots);
+
+/// The same elements in another layout of the same shape, in fresh storage of the carrier's class (holes
+/// zero).
 [[nodiscard]] Tensor copy_to_layout(const Tensor& tensor, const Layout& layout);
 
 /// The same Tensor in fresh storage like `prototype`, in its own layout.

@@ -15,7 +15,7 @@ class TableOperation final : public Operation {
 
  protected:
   Tensor forward_impl(std::span<const Argument> inputs) override;
-  [[nodiscard]] bool accepts_compound() const override { return definition_.is_view(); }
+  [[nodiscard]] bool accepts_compound() const override { return definition_.accepts_compound(); }
   void on_release_autograd_state() noexcept override { others_.clear(); }
 
  private:

@@ -13,6 +13,7 @@
 #include "orlop/layout/layout.hpp"
 #include "orlop/storage/carrier.hpp"
 #include "orlop/tensor/representation.hpp"
+#include "orlop/tensor/views.hpp"
 
 namespace orlop::inline v0 {
 
@@ -71,6 +72,8 @@ class ORLOP_API Tensor {
   /// The element at an ordinal or a nested coordinate (M404).
   [[nodiscard]] Scalar at(const Coordinate& key) const;
   void set(const Coordinate& key, const Scalar& value) const;
+  /// The view of one index or range per top-level mode (M502); see orlop/operation/views.hpp for the other views.
+  [[nodiscard]] Tensor slice(SliceKeys keys) const;
 
   /// Gives the reference to the caller and leaves the null handle.
   [[nodiscard]] Ref<TensorObject> detach() noexcept { return std::move(object_); }

@@ -6,6 +6,5 @@ namespace orlop::inline v0 {
 DefinitionList reduction_definitions() { return {}; }
 DefinitionList contraction_definitions() { return {}; }
 DefinitionList indexing_definitions() { return {}; }
-DefinitionList view_definitions() { return {}; }
 
 }  // namespace orlop::inline v0
