@@ -40,8 +40,8 @@ CarrierClass record_for(const std::type_info& type, std::string name, bool depen
     slot = std::make_unique<CarrierClass::Record>();
     slot->name = name.empty() ? short_name(type) : std::move(name);
     slot->dependent = dependent;
-    slot->shipped = shipped;
   }
+  slot->shipped |= shipped;  // a route may have named the class at load before its own file declared it
   return CarrierClass(slot.get());
 }
 

@@ -15,7 +15,9 @@
 #include <limits>
 #include <thread>
 
+#include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
+#include "orlop/carriers/file_backed/moves.hpp"
 #include "orlop/dtype/compound.hpp"
 #include "orlop/io/io_script.hpp"
 #include "orlop/io/session_directory.hpp"
@@ -224,10 +226,10 @@ TEST(FileBacked, GrowsOnlyFromEmptyAndOnlyToWhatFits) {
   EXPECT_EQ(carrier->version(), 0);
 }
 
-TEST(FileBacked, GrowsAgainWithZerosAfterBeingCleared) {
+TEST(FileBacked, GrowsAgainWithZerosAfterDeallocation) {
   const Ref<FileBacked> carrier = floats(2);
   carrier->store(0, Scalar(7.0F));
-  carrier->clear();
+  carrier->deallocate();
   EXPECT_EQ(carrier->size(), 0);
   EXPECT_EQ(fs::file_size(carrier->path()), 0U);
   carrier->allocate(2);
@@ -235,8 +237,9 @@ TEST(FileBacked, GrowsAgainWithZerosAfterBeingCleared) {
   carrier->store(0, Scalar(7.0F));
   {
     const ScopedIoCalls scope(script({.fail_at = 1}));  // the truncation
-    carrier->clear();
+    EXPECT_EQ(code_of([&] { carrier->deallocate(); }), EIO);
   }
+  EXPECT_EQ(carrier->size(), 0);
   carrier->allocate(2);
   EXPECT_EQ(floats_in(carrier->path()), (std::vector<float>{0, 0}));
 }
@@ -438,6 +441,87 @@ TEST(FileBackedFaults, ABulkWriteSaysWhetherAnythingCanHaveChanged) {
   EXPECT_FALSE(changed({{Kind::kFail, 0, ENOSPC}}));
   EXPECT_TRUE(changed({{Kind::kFail, 0, EIO}}));
   EXPECT_TRUE(changed({{Kind::kShort, 4}, {Kind::kFail, 0, ENOSPC}}));
+}
+
+Tensor flat(const Ref<Carrier>& carrier, Index offset, Index size) {
+  return Tensor(carrier, offset, Layout(Shape{size}, Stride{1}));
+}
+
+Ref<CPU> numbers(Index size) {
+  Ref<CPU> carrier = CPU::make(size);
+  for (Index i = 0; i < size; ++i) carrier->set_value(i, Scalar(static_cast<float>(i)));
+  return carrier;
+}
+
+TEST(FileBackedMoves, TheSpanGoesToTheFileAndBack) {
+  const Ref<CPU> source = numbers(10);
+  const Ref<FileBacked> file = FileBacked::make(dtypes::Float32);
+  const Tensor stored = move(Tensor(source, 2, Layout(Shape{3}, Stride{2})), file);
+  EXPECT_TRUE(source->is_released());
+  EXPECT_EQ(file->size(), 5);
+  EXPECT_EQ(file->version(), 1);
+  EXPECT_EQ(floats_in(file->path()), (std::vector<float>{2, 3, 4, 5, 6}));
+  const Ref<CPU> memory = CPU::make(8);
+  const Tensor loaded = move(Tensor(file, 2, Layout(Shape{2}, Stride{2})), memory);
+  EXPECT_FALSE(fs::exists(file->path()));
+  EXPECT_EQ(loaded.offset(), 0);
+  EXPECT_EQ(memory->get_value(0), Scalar(4.0F));
+  EXPECT_EQ(memory->get_value(2), Scalar(6.0F));
+  EXPECT_EQ(memory->size(), 8);
+}
+
+TEST(FileBackedMoves, AFailedMoveLeavesTheSourceAndAnEmptyDestination) {
+  const Ref<CPU> source = numbers(4);
+  const Ref<FileBacked> file = FileBacked::make(dtypes::Float32);
+  for (const IoScriptOptions& faults :
+       {IoScriptOptions{.reserve = {{Kind::kFail, 0, ENOSPC}}},
+        IoScriptOptions{.write = {{Kind::kFail, 0, ENOSPC}}},
+        IoScriptOptions{.write = {{Kind::kShort, 5}, {Kind::kFail, 0, EIO}}}}) {
+    const ScopedIoCalls scope(script(faults));
+    EXPECT_NE(code_of([&] { static_cast<void>(move(flat(source, 0, 4), file)); }), 0);
+    EXPECT_FALSE(source->is_released() || source->is_owned() || file->is_owned());
+    EXPECT_EQ(file->size(), 0);
+    EXPECT_EQ(fs::file_size(file->path()), 0U);
+  }
+  static_cast<void>(move(flat(source, 0, 4), file));
+  EXPECT_EQ(floats_in(file->path()), (std::vector<float>{0, 1, 2, 3}));
+}
+
+TEST(FileBackedMoves, TheVersionTellsWhetherSlotsInUseMayHaveChanged) {
+  const Ref<CPU> source = numbers(4);
+  const Ref<FileBacked> file = floats(4);
+  const auto version_after = [&](std::vector<IoStep> steps) {
+    const ScopedIoCalls scope(script({.write = std::move(steps)}));
+    EXPECT_NE(code_of([&] { static_cast<void>(move(flat(source, 0, 4), file)); }), 0);
+    return file->version();
+  };
+  EXPECT_EQ(version_after({{Kind::kFail, 0, ENOSPC}}), 0);
+  EXPECT_EQ(version_after({{Kind::kShort, 5}, {Kind::kFail, 0, ENOSPC}}), 1);
+  EXPECT_EQ(version_after({{Kind::kFail, 0, EIO}}), 2);
+  EXPECT_FALSE(source->is_released());
+}
+
+TEST(FileBackedMoves, UnalignedMemoryIsMovedToo) {
+  alignas(float) std::array<char, 13> memory{};
+  const std::array<float, 3> values{1, 2, 3};
+  std::memcpy(memory.data() + 1, values.data(), sizeof values);
+  const Ref<CPU> source = CPU::wrap(3, reinterpret_cast<Index>(memory.data() + 1));
+  const Ref<FileBacked> file = FileBacked::make(dtypes::Float32);
+  static_cast<void>(move(flat(source, 1, 2), file));
+  EXPECT_EQ(floats_in(file->path()), (std::vector<float>{2, 3}));
+}
+
+TEST(FileBackedMoves, OtherPairsGoElementByElement) {
+  const Ref<FileBacked> source = floats(3);
+  source->store(1, Scalar(2.5F));
+  const Ref<FileBacked> file = FileBacked::make(dtypes::Float32);
+  static_cast<void>(move(flat(source, 1, 2), file));
+  EXPECT_TRUE(source->is_released());
+  EXPECT_EQ(floats_in(file->path()), (std::vector<float>{2.5F, 0}));
+  EXPECT_EQ(dispatch_move(carrier_class<CPU>(), carrier_class<FileBacked>()).name,
+            "CpuToFileBackedMoveOperation");
+  EXPECT_EQ(dispatch_move(carrier_class<FileBacked>(), carrier_class<CPU>()).name,
+            "FileBackedToCpuMoveOperation");
 }
 
 // Fails the n-th system call of a whole life for n = 1, 2, 3 … until one passes; then everything still works.

@@ -133,15 +133,6 @@ void FileBacked::grow(Index size) {
   size_.store(size, std::memory_order_release);
 }
 
-void FileBacked::clear() noexcept {
-  size_.store(0, std::memory_order_release);
-  try {
-    const BlockingScope blocking;
-    file_.shrink(0);
-  } catch (...) {  // the next growth drops the bytes, and until then nothing reads them
-  }
-}
-
 std::string FileBacked::immutable_reason() const {
   return is_mutable_ ? file_.inherited_reason() : Carrier::immutable_reason();
 }
@@ -163,5 +154,11 @@ void FileBacked::on_release() {
 }
 
 void FileBacked::on_allocate(Index size) { grow(size); }
+
+void FileBacked::on_deallocate() {
+  size_.store(0, std::memory_order_release);
+  const BlockingScope blocking;
+  file_.shrink(0);  // where this fails the next growth drops the bytes, and until then nothing reads them
+}
 
 }  // namespace orlop::inline v0

@@ -49,8 +49,6 @@ class ORLOP_API FileBacked final : public Carrier {
   void write_span(Index first, Index count, const void* in) override;
   /// The same; `progress` says after a failure whether anything can have changed.
   void write_span(Index first, Index count, const void* in, detail::WriteProgress& progress);
-  /// Gives all slots up again and keeps the carrier: what a failed move does to a destination it has grown.
-  void clear() noexcept;
   [[nodiscard]] bool holes_are_zero() const noexcept override { return true; }
   [[nodiscard]] bool is_growable() const noexcept override { return true; }
 
@@ -62,6 +60,7 @@ class ORLOP_API FileBacked final : public Carrier {
   [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override;
   void on_release() override;
   void on_allocate(Index size) override;
+  void on_deallocate() override;
 
  private:
   FileBacked(const DType& dtype, bool is_mutable, std::optional<std::string> filename);

@@ -1,0 +1,33 @@
+// The routes between CPU and FileBacked: the physical span in one bulk transfer (S417).
+//
+// Protocol: as orlop/movement/move.hpp. The file's bytes are written in place, so a failed transfer may leave
+// a prefix, which the destination's version tells; a full disk before the first byte changes nothing.
+#pragma once
+
+#include "orlop/carriers/file_backed/file_backed.hpp"
+#include "orlop/movement/move.hpp"
+
+namespace orlop::inline v0 {
+
+/// Slots `offset` to `offset + span` of the CPU become slots 0 to `span` of the file.
+class ORLOP_API CpuToFileBackedMoveOperation final : public MoveOperation {
+ public:
+  ~CpuToFileBackedMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override { return carrier_class<FileBacked>(); }
+  [[nodiscard]] std::string implementation_name() const override { return "CpuToFileBackedMoveOperation"; }
+
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
+};
+
+/// Slots `offset` to `offset + span` of the file become slots 0 to `span` of the CPU.
+class ORLOP_API FileBackedToCpuMoveOperation final : public SpanMoveOperation {
+ public:
+  ~FileBackedToCpuMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override { return carrier_class<FileBacked>(); }
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "FileBackedToCpuMoveOperation"; }
+};
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,47 @@
+// The two routes between CPU and FileBacked, and their entries in the registry.
+#include "orlop/carriers/file_backed/moves.hpp"
+
+#include <vector>
+
+#include "orlop/carriers/cpu/cpu.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+[[maybe_unused]] const bool are_routes_declared =
+    detail::declare_move_route(carrier_class<CPU>(), carrier_class<FileBacked>(),
+                               move_route<CpuToFileBackedMoveOperation>("CpuToFileBackedMoveOperation")) &&
+    detail::declare_move_route(carrier_class<FileBacked>(), carrier_class<CPU>(),
+                               move_route<FileBackedToCpuMoveOperation>("FileBackedToCpuMoveOperation"));
+
+}  // namespace
+
+CpuToFileBackedMoveOperation::~CpuToFileBackedMoveOperation() = default;
+CarrierClass CpuToFileBackedMoveOperation::source_class() const { return carrier_class<CPU>(); }
+
+void CpuToFileBackedMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor&,
+                                        Index element_count) {
+  const Ref<Carrier>& source = tensor.carrier();
+  std::vector<std::byte> staged;  // only where wrapped memory is not aligned to its slots
+  const std::byte* slots = source->host_data();
+  if (slots != nullptr) {
+    slots += tensor.offset() * source->dtype().slot_bytes();
+  } else {
+    staged.resize(static_cast<std::size_t>(element_count * source->dtype().slot_bytes()));
+    source->read_span(tensor.offset(), element_count, staged.data());
+    slots = staged.data();
+  }
+  detail::WriteProgress progress;
+  try {
+    dynamic_cast<FileBacked&>(destination).write_span(0, element_count, slots, progress);
+  } catch (...) {
+    if (progress.may_have_changed) expect_writes();
+    throw;
+  }
+}
+
+FileBackedToCpuMoveOperation::~FileBackedToCpuMoveOperation() = default;
+CarrierClass FileBackedToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
+
+}  // namespace orlop::inline v0
