@@ -38,7 +38,8 @@ namespace {
 std::vector<const DType*> storage_schema(const DType& logical) {
   if (logical.is_compound()) {
     std::vector<const DType*> planes;
-    for (const auto& plane : static_cast<const CompoundDType&>(logical).simple_types()) planes.push_back(plane.get());
+    for (const auto& plane : static_cast<const CompoundDType&>(logical).simple_types())
+      planes.push_back(plane.get());
     return planes;
   }
   if (logical.is_category() && !logical.is_opaque_storage())
@@ -47,33 +48,29 @@ std::vector<const DType*> storage_schema(const DType& logical) {
   return {&logical};
 }
 
-/// What the rules of a compound dtype see of a representation.
-class RepresentationContext final : public RepresentationValidationContext {
- public:
-  explicit RepresentationContext(const TensorRepresentation& representation) : representation_(representation) {
-    for (const Subtensor& plane : representation.subtensors) storage_dtypes_.emplace_back(plane.dtype);
-  }
-  [[nodiscard]] const DType& logical_dtype() const override { return *representation_.logical_dtype; }
-  [[nodiscard]] std::span<const DTypeRef> storage_dtypes() const override { return storage_dtypes_; }
-  [[nodiscard]] Index adjacent_count() const override {
-    return static_cast<Index>(representation_.adjacent_layouts.size());
-  }
-  [[nodiscard]] Index level_size(Index level) const override { return plane(level).layout.size(); }
-  [[nodiscard]] std::optional<Index> uniform_preimage_extent(Index edge) const override {
-    const Layout& adjacent = representation_.adjacent_layouts[static_cast<std::size_t>(edge)];
-    return adjacent.uniform_preimage_extent(plane(edge + 1).layout.shape());
-  }
-  [[nodiscard]] const TensorRepresentation& representation() const { return representation_; }
-
- private:
-  [[nodiscard]] const Subtensor& plane(Index level) const {
-    return representation_.subtensors[static_cast<std::size_t>(level)];
-  }
-  const TensorRepresentation& representation_;
-  std::vector<DTypeRef> storage_dtypes_;
-};
+const Layout& placement(const TensorRepresentation& representation, Index level) {
+  return representation.subtensors[static_cast<std::size_t>(level)].layout;
+}
 
 }  // namespace
+
+RepresentationContext::RepresentationContext(const TensorRepresentation& representation)
+    : representation_(representation) {
+  for (const Subtensor& plane : representation.subtensors) storage_dtypes_.emplace_back(plane.dtype);
+}
+
+Index RepresentationContext::adjacent_count() const {
+  return static_cast<Index>(representation_.adjacent_layouts.size());
+}
+
+Index RepresentationContext::level_size(Index level) const {
+  return placement(representation_, level).size();
+}
+
+std::optional<Index> RepresentationContext::uniform_preimage_extent(Index edge) const {
+  const Layout& adjacent = representation_.adjacent_layouts[static_cast<std::size_t>(edge)];
+  return adjacent.uniform_preimage_extent(placement(representation_, edge + 1).shape());
+}
 
 Tensor::Tensor(Ref<Carrier> carrier, Index offset, Layout layout) {
   if (!carrier) raise<TypeError>("Tensor", "carrier must be a Carrier: got a null handle");
@@ -94,23 +91,25 @@ void validate_representation(const TensorRepresentation& representation) {
   const auto& planes = representation.subtensors;
   const auto& edges = representation.adjacent_layouts;
   if (planes.size() != schema.size())
-    raise<ValueError>(logical.name(), "a representation requires ", schema.size(), " subtensors: got ", planes.size());
+    raise<ValueError>(logical.name(), "a representation requires ", schema.size(), " subtensors: got ",
+                      planes.size());
   if (edges.size() != schema.size() - 1)
-    raise<ValueError>(logical.name(), "a representation requires ", schema.size() - 1, " adjacent layouts: got ",
-                      edges.size());
+    raise<ValueError>(logical.name(), "a representation requires ", schema.size() - 1,
+                      " adjacent layouts: got ", edges.size());
   for (std::size_t i = 0; i < planes.size(); ++i) {
     const Subtensor& plane = planes[i];
     if (plane.dtype != schema[i])
-      raise<ValueError>(logical.name(), "subtensor ", i, " must use storage dtype ", schema[i]->name(), ": got ",
-                        plane.dtype->name());
+      raise<ValueError>(logical.name(), "subtensor ", i, " must use storage dtype ", schema[i]->name(),
+                        ": got ", plane.dtype->name());
     plane.carrier->require_live();
     if (&plane.carrier->dtype() != plane.dtype)
-      raise<ValueError>(logical.name(), "subtensor ", i, " carrier dtype must be identical to ", plane.dtype->name(),
-                        ": got ", plane.carrier->dtype().name());
+      raise<ValueError>(logical.name(), "subtensor ", i, " carrier dtype must be identical to ",
+                        plane.dtype->name(), ": got ", plane.carrier->dtype().name());
     validate_placement(*plane.carrier, plane.offset, plane.layout);
     if (plane.carrier->carrier_class() != planes.front().carrier->carrier_class())
       raise<TypeError>(logical.name(), "all subtensors must live on one exact class: level 0 is on ",
-                       planes.front().carrier->carrier_class(), ", level ", i, " on ", plane.carrier->carrier_class());
+                       planes.front().carrier->carrier_class(), ", level ", i, " on ",
+                       plane.carrier->carrier_class());
   }
   for (std::size_t i = 0; i < edges.size(); ++i) {
     if (edges[i].shape() != planes[i].layout.shape())
@@ -118,8 +117,8 @@ void validate_representation(const TensorRepresentation& representation) {
                         planes[i].layout.shape(), ": got ", edges[i].shape());
     const Index cardinality = planes[i + 1].layout.size();
     if (edges[i].cosize() > cardinality)
-      raise<ValueError>(logical.name(), "adjacent layout ", i, " reaches ", edges[i].cosize() - 1, ", outside level ",
-                        i + 1, " shape cardinality ", cardinality);
+      raise<ValueError>(logical.name(), "adjacent layout ", i, " reaches ", edges[i].cosize() - 1,
+                        ", outside level ", i + 1, " shape cardinality ", cardinality);
   }
   const RepresentationContext context(representation);
   for (const auto& rule : logical.representation_rules()) rule->validate(context);
@@ -153,7 +152,8 @@ VersionToken Tensor::version_token() const {
   const TensorObject& object = *object_;
   VersionToken token({object.carrier_.get(), object.carrier_->version()});
   if (object.deeper_)
-    for (const Subtensor& plane : object.deeper_->subtensors) token.add({plane.carrier.get(), plane.carrier->version()});
+    for (const Subtensor& plane : object.deeper_->subtensors)
+      token.add({plane.carrier.get(), plane.carrier->version()});
   return token;
 }
 
@@ -191,7 +191,8 @@ void TensorObject::visit_references(ReferenceVisitor& visitor) const {
 void TensorObject::drop_references() noexcept {
   release_iteratively(std::move(autograd_node));
   release_iteratively(gradient.detach());
-  // The carrier stays: a tensor whose carrier is gone could only crash. Cycles run through nodes and gradients.
+  // The carrier stays: a tensor whose carrier is gone could only crash. Cycles run through nodes and
+  // gradients.
 }
 
 }  // namespace orlop::inline v0

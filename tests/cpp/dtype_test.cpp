@@ -8,6 +8,7 @@
 #include "orlop/base/error.hpp"
 #include "orlop/dtype/compound.hpp"
 #include "orlop/storage/storage_dtype.hpp"
+#include "orlop/tensor/representation.hpp"
 
 namespace orlop::inline v0 {
 namespace {
@@ -288,6 +289,59 @@ TEST(LevelExtent, SaysWhatIsWrong) {
               HasSubstr("overlaps targets or leaves holes"));
   EXPECT_THROW(LevelExtent(-1, 4), ValueError);
   EXPECT_THROW(LevelExtent(0, 0), ValueError);
+}
+
+// The element plane, one plane of scales, and the layout between them; no carrier is needed to judge the
+// layouts.
+TensorRepresentation two_levels(Layout elements, Layout scales, Layout adjacent) {
+  return {&dtypes::MXFP4,
+          {{&dtypes::E2M1, {}, 0, std::move(elements)}, {&dtypes::E8M0, {}, 0, std::move(scales)}},
+          {std::move(adjacent)}};
+}
+
+TEST(LevelExtent, ReadsLayoutsOfAnySizeAtOnce) {
+  constexpr Index billion = 1'000'000'000;
+  const Shape shape{billion, billion};
+  const TensorRepresentation blocks =
+      two_levels(Layout::canonical(shape), Layout::leaf(billion, 1), Layout(shape, Stride{0, 1}));
+  EXPECT_NO_THROW(LevelExtent(0, BlockExtent(billion)).validate(RepresentationContext(blocks)));
+  EXPECT_THROW(LevelExtent(0, BlockExtent(billion - 1)).validate(RepresentationContext(blocks)), ValueError);
+  const TensorRepresentation whole =
+      two_levels(Layout::canonical(shape), Layout::leaf(1, 0), Layout(shape, Stride{0, 0}));
+  EXPECT_NO_THROW(LevelExtent(0, Whole).validate(RepresentationContext(whole)));
+  EXPECT_THROW(LevelExtent(0, BlockExtent(billion)).validate(RepresentationContext(whole)), ValueError);
+}
+
+// A rule from outside that reads the layouts themselves.
+class OneMode final : public RepresentationRule {
+ public:
+  void validate(const RepresentationValidationContext& context) const override {
+    const auto& representation = dynamic_cast<const RepresentationContext&>(context).representation();
+    if (representation.subtensors[0].layout.rank() != 1) throw ValueError("more than one mode");
+  }
+  [[nodiscard]] Structure structure() const override {
+    return Structure().string("test").string("OneMode").open().close();
+  }
+};
+
+class OneModePair : public CompoundDType {
+ protected:
+  explicit OneModePair(std::string name)
+      : CompoundDType(std::move(name), {.simple_types = {dtypes::E2M1, dtypes::E8M0},
+                                        .representation_rules = {make_ref<const OneMode>()}}) {}
+};
+
+TEST(RepresentationRule, ARuleFromOutsideReadsTheLayouts) {
+  const CompoundDType& pair = make_dtype<OneModePair>("OneModePair");
+  ASSERT_EQ(pair.representation_rules().size(), 1U);
+  const RepresentationRule& rule = *pair.representation_rules()[0];
+  const TensorRepresentation flat = two_levels(Layout::leaf(32, 1), Layout::leaf(1, 1), Layout::leaf(32, 0));
+  EXPECT_NO_THROW(rule.validate(RepresentationContext(flat)));
+  const Shape square{4, 4};
+  const TensorRepresentation deep =
+      two_levels(Layout::canonical(square), Layout::leaf(1, 1), Layout(square, Stride{0, 0}));
+  EXPECT_THROW(rule.validate(RepresentationContext(deep)), ValueError);
+  EXPECT_THAT(pair.structure().to_string(), HasSubstr("('str:test', 'str:OneMode', ())"));
 }
 
 TEST(LevelExtent, StructureNamesTheRule) {

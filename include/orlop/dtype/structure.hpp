@@ -36,7 +36,7 @@ class ORLOP_API Structure {
   Structure& append(const Structure& other);
 
   [[nodiscard]] const std::vector<Item>& items() const noexcept { return items_; }
-  /// As Python writes the tuple.
+  /// For messages, much as Python writes the tuple.
   [[nodiscard]] std::string to_string() const;
 
   friend auto operator<=>(const Structure&, const Structure&) = default;

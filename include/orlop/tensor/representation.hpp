@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "orlop/dtype/representation.hpp"
 #include "orlop/layout/layout.hpp"
 #include "orlop/storage/carrier.hpp"
 
@@ -23,10 +24,28 @@ struct TensorRepresentation {
   std::vector<Layout> adjacent_layouts;
 };
 
+/// What the rules of a compound dtype see of a representation. A rule written in C++ casts its context to
+/// this class to read the layouts; a rule written in Python is shown the same facts.
+class ORLOP_API RepresentationContext final : public RepresentationValidationContext {
+ public:
+  explicit RepresentationContext(const TensorRepresentation& representation);
+  [[nodiscard]] const TensorRepresentation& representation() const noexcept { return representation_; }
+  [[nodiscard]] const DType& logical_dtype() const override { return *representation_.logical_dtype; }
+  [[nodiscard]] std::span<const DTypeRef> storage_dtypes() const override { return storage_dtypes_; }
+  [[nodiscard]] Index adjacent_count() const override;
+  [[nodiscard]] Index level_size(Index level) const override;
+  [[nodiscard]] std::optional<Index> uniform_preimage_extent(Index edge) const override;
+
+ private:
+  const TensorRepresentation& representation_;
+  std::vector<DTypeRef> storage_dtypes_;
+};
+
 /// Checks a representation in the order of M407; the first failure is the one that is reported.
 ORLOP_API void validate_representation(const TensorRepresentation& representation);
 
-/// The checks of one placement (M401): live carrier, storable dtype, offset, and the layout within the carrier.
+/// The checks of one placement (M401): live carrier, storable dtype, offset, and the layout within the
+/// carrier.
 ORLOP_API void validate_placement(const Carrier& carrier, Index offset, const Layout& layout);
 
 }  // namespace orlop::inline v0
