@@ -15,10 +15,21 @@ _EXPORTS = {
     "UnsupportedOperationPlan": "orlop.carriers.operation_capability",
     "Whole": "orlop.carriers.dtype",
     "WholeExtent": "orlop.carriers.dtype",
+    "IndexMap": "orlop.layout",
+    "Layout": "orlop.layout",
+    "Node": "orlop.layout",
+    "Permutation": "orlop.layout",
+    "Product": "orlop.layout",
+    "Shape": "orlop.layout",
+    "Stride": "orlop.layout",
+    "Swizzle": "orlop.layout",
+    "SwizzleStage": "orlop.layout",
+    "Tiler": "orlop.layout",
+    "Tree": "orlop.layout",
 }
 
 # Modules that load on first use as attributes of the package.
-_SUBMODULES = frozenset({"carriers"})
+_SUBMODULES = frozenset({"carriers", "layout"})
 
 __all__ = sorted(_EXPORTS)
 

@@ -2,47 +2,15 @@
 #include "orlop/layout/index_map.hpp"
 
 #include "nest.hpp"
+#include "orlop/layout/maps.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
-// A chain of maps, innermost first, evaluated on demand. Chains are flattened: no link is itself a chain.
-class Composition final : public StoredIndexMap {
- public:
-  explicit Composition(std::vector<Ref<IndexMap>> chain)
-      : StoredIndexMap(chain.front()->shape(), chain.back()->codomain_size(), injectivity_of(chain)),
-        chain_(std::move(chain)) {}
-
-  [[nodiscard]] Index index_ordinal(Index ordinal) const override {
-    for (const Ref<IndexMap>& map : links()) ordinal = map->index_ordinal(ordinal);
-    return ordinal;
-  }
-  [[nodiscard]] const std::vector<Ref<IndexMap>>& links() const {
-    if (chain_.empty()) raise<RuntimeError>("IndexMap", "the composition was taken apart by the cycle collector");
-    return chain_;
-  }
-  void visit_references(ReferenceVisitor& visitor) const override {
-    for (const Ref<IndexMap>& map : chain_) visitor.visit(map);
-  }
-  void drop_references() noexcept override { std::exchange(chain_, {}).clear(); }
-
- private:
-  static std::optional<bool> injectivity_of(const std::vector<Ref<IndexMap>>& chain) {
-    const auto innermost = chain.front()->composition_injectivity();
-    if (innermost == false) return false;
-    const bool all = std::all_of(chain.begin(), chain.end(), [](const Ref<IndexMap>& map) {
-      return map->composition_injectivity() == true;
-    });
-    return all ? std::optional<bool>(true) : std::nullopt;
-  }
-
-  std::vector<Ref<IndexMap>> chain_;
-};
-
 void append_links(std::vector<Ref<IndexMap>>& chain, const Ref<IndexMap>& map) {
   if (const auto* composition = dynamic_cast<const Composition*>(map.get()))
-    chain.insert(chain.end(), composition->links().begin(), composition->links().end());
+    chain.insert(chain.end(), composition->chain().begin(), composition->chain().end());
   else
     chain.push_back(map);
 }

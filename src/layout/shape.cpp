@@ -122,19 +122,14 @@ std::vector<Node> recipe_of(const Nest& nest) {
   return out;
 }
 
-Coordinate NestValue::top_level() const {
-  NestCursor cursor(*nest_);
-  std::vector<Coordinate> items;
-  for (std::size_t i = 0; i < rank(); ++i) items.push_back(read_mode(cursor));
-  return items;
-}
-
-std::string nest_text(const Nest& nest) {
+Coordinate to_nested(const Nest& nest) {
   NestCursor cursor(nest);
   std::vector<Coordinate> items;
   for (std::size_t i = 0; i < nest.rank; ++i) items.push_back(read_mode(cursor));
-  return orlop::to_string(Coordinate(std::move(items)));
+  return items;
 }
+
+std::string nest_text(const Nest& nest) { return orlop::to_string(to_nested(nest)); }
 
 std::size_t NestValue::hash() const noexcept {
   std::size_t hash = rank();
@@ -317,5 +312,11 @@ Tree::Tree(std::initializer_list<Nested<Node>> items) : Tree(build_tree({items.b
 Tree::Tree(const Nested<Node>& items) : Tree(build_tree(items.is_leaf() ? std::span(&items, 1) : items.items())) {}
 Tree::Tree(detail::Nest nest) : NestValue(std::make_shared<const detail::Nest>(std::move(nest))) {}
 std::vector<Node> Tree::recipe() const { return detail::recipe_of(*nest_); }
+
+Coordinate Tree::reshape(std::span<const Index> items) const {
+  if (items.size() != size())
+    raise<ValueError>("Tree.reshape", "the tree has ", size(), " leaves: got ", items.size(), items.size() < size() ? ", too few" : ", too many", " items");
+  return detail::to_nested(detail::with_leaves(*nest_, items));
+}
 
 }  // namespace orlop::inline v0

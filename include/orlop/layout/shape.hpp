@@ -30,6 +30,9 @@ struct Nest {
   }
 };
 
+/// The nest as nested lists, the top-level modes outermost.
+[[nodiscard]] ORLOP_API Coordinate to_nested(const Nest& nest);
+
 using NestData = std::shared_ptr<const Nest>;
 
 /// The part that Shape, Stride and Tree share.
@@ -46,7 +49,7 @@ class ORLOP_API NestValue {
   /// The leaves, depth-first.
   [[nodiscard]] std::span<const Index> leaves() const noexcept { return nest_->leaves; }
   /// The nest as nested lists.
-  [[nodiscard]] Coordinate top_level() const;
+  [[nodiscard]] Coordinate top_level() const { return to_nested(*nest_); }
   [[nodiscard]] bool same_profile(const NestValue& other) const noexcept {
     return nest_ == other.nest_ || nest_->same_profile(*other.nest_);
   }

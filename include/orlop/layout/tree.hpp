@@ -42,6 +42,8 @@ class ORLOP_API Tree : public detail::NestValue {
   [[nodiscard]] std::size_t size() const noexcept { return nest_->leaves.size(); }
   /// The tree as Leaf, Push and Pop.
   [[nodiscard]] std::vector<Node> recipe() const;
+  /// Nests a flat list, one item per leaf. ValueError for another number of items.
+  [[nodiscard]] Coordinate reshape(std::span<const Index> items) const;
   friend bool operator==(const Tree& a, const Tree& b) noexcept { return a.equal(b); }
 };
 
