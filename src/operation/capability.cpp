@@ -131,6 +131,24 @@ const std::shared_ptr<const CapabilitySet>& CapabilitySet::of_every_plan() {
   return set;
 }
 
+std::shared_ptr<const CapabilitySet> CapabilitySet::where_output(
+    const std::function<bool(const DType&)>& accepts) const {
+  std::vector<const DType*> accepted;
+  std::vector<const DType*> refused;
+  const auto passes = [&](const Entry& entry) {
+    const DType* output = &entry->output;
+    if (std::ranges::find(accepted, output) != accepted.end()) return true;
+    if (std::ranges::find(refused, output) != refused.end()) return false;
+    const bool is_accepted = accepts(*output);
+    (is_accepted ? accepted : refused).push_back(output);
+    return is_accepted;
+  };
+  std::vector<Entry> kept;
+  kept.reserve(entries_.size());
+  std::ranges::copy_if(entries_, std::back_inserter(kept), passes);
+  return kept.size() == entries_.size() ? shared_from_this() : make(std::move(kept));
+}
+
 const OperationCapability* CapabilitySet::find_by_value(const OperationPlan& plan) const noexcept {
   const auto found = by_value_.find(&plan);
   return found == by_value_.end() ? nullptr : *found;

@@ -220,6 +220,18 @@ TEST(Capability, HasOneWinnerAmongRacingDeclarations) {
   }
 }
 
+TEST(Capability, SetsAreFilteredByOutput) {
+  const std::shared_ptr<const CapabilitySet>& every = CapabilitySet::of_every_plan();
+  int asked = 0;
+  EXPECT_EQ(every->where_output([&](const DType&) { return ++asked > 0; }), every);
+  EXPECT_EQ(asked, 3);
+  const auto integers = every->where_output([](const DType& dtype) { return &dtype == &I; });
+  EXPECT_LT(integers->sorted().size(), every->sorted().size());
+  for (const CapabilitySet::Entry& entry : integers->sorted()) EXPECT_EQ(&entry->output, &I);
+  EXPECT_NE(integers->find(plan("add", {I, I})), nullptr);
+  EXPECT_EQ(integers->find(plan("add", {I, F})), nullptr);
+}
+
 TEST(Capability, SurvivesDetaching) {
   const CarrierClass mine = fresh_class("Detached");
   const auto entry = std::make_shared<const OperationCapability>(capability("relu", {F}));

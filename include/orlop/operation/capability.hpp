@@ -64,6 +64,9 @@ class ORLOP_API CapabilitySet : public std::enable_shared_from_this<CapabilitySe
     return number < by_number_.size() ? by_number_[number] : nullptr;
   }
   [[nodiscard]] std::span<const Entry> sorted() const noexcept { return entries_; }
+  /// The entries whose output passes `accepts`, which is asked once per dtype; this very set where all do.
+  [[nodiscard]] std::shared_ptr<const CapabilitySet> where_output(
+      const std::function<bool(const DType&)>& accepts) const;
   /// The entries of one operation name, in P26 order.
   [[nodiscard]] std::span<const Entry> named(std::string_view operation) const noexcept;
 

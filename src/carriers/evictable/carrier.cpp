@@ -49,7 +49,8 @@ Evictable::Evictable(Ref<Carrier> primary, Ref<Carrier> secondary)
   primary_ = {primary, primary->claim_ownership()};
   try {
     secondary_ = {secondary, secondary->claim_ownership()};
-    finalize_dependent_capabilities();
+    finalize_dependent_capabilities(
+        detail::capabilities_of(*primary).where_output([this](const DType& output) { return stores(output); }));
   } catch (...) {
     primary->relinquish_ownership(primary_.token);
     if (secondary_.token != 0) secondary->relinquish_ownership(secondary_.token);
@@ -73,13 +74,6 @@ Ref<Evictable> Evictable::make(Ref<Carrier> primary, Ref<Carrier> secondary) {
 Evictable::~Evictable() {
   for (Tier* tier : {&primary_, &secondary_})
     if (tier->token != 0) tier->carrier->relinquish_ownership(tier->token);
-}
-
-std::vector<CapabilityEntry> Evictable::generate_operation_capabilities() const {
-  std::vector<CapabilityEntry> entries;
-  for (CapabilityEntry& entry : primary()->operation_capabilities())
-    if (stores(entry->output)) entries.push_back(std::move(entry));
-  return entries;
 }
 
 bool Evictable::stores(const DType& dtype) const {

@@ -53,7 +53,6 @@ class ORLOP_API Evictable final : public DependentCarrier {
   [[nodiscard]] bool stores(const DType& dtype) const override;
   [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override;
   void on_release() override;
-  [[nodiscard]] std::vector<CapabilityEntry> generate_operation_capabilities() const override;
 
  private:
   struct Tier {
