@@ -346,12 +346,15 @@ TEST(FileBacked, OwnedStorageIsGuarded) {
   carrier->relinquish_ownership(token);
 }
 
-TEST(FileBacked, ComputesNothing) {
+TEST(FileBacked, ComputesNothingAndDispatchesViews) {
   const Ref<FileBacked> carrier = floats(4);
   for (const std::string_view name :
        {"add", "matmul", "reduce_sum", "exp", "gather", "scatter", "sort", "unknown"})
     EXPECT_THAT(message_of<NotImplementedError>([&] { static_cast<void>(carrier->dispatch_op(name)); }),
                 HasSubstr(name));
+  for (const std::string_view name :
+       {"as_strided", "broadcast_to", "permute", "rearrange", "reshape", "squeeze", "unsqueeze", "view"})
+    EXPECT_EQ(carrier->dispatch_op(name)->operation_name(), name);
   EXPECT_TRUE(carrier->operation_capabilities().empty());
   EXPECT_THROW(static_cast<void>(carrier->dlpack_info()), BufferError);
 }
