@@ -27,7 +27,9 @@ const PythonModel& model() {
   return python_model;
 }
 
-constexpr std::size_t structure_limit = 100'000;  // items of one extension, so that no nest exhausts memory
+// Items of one extension and of one structure, so that no nest of shared tuples exhausts memory.
+constexpr std::size_t extension_limit = 100'000;
+constexpr std::size_t structure_limit = 10 * extension_limit;
 
 // --- Structure trees ---
 
@@ -40,13 +42,13 @@ std::string_view utf8(nb::handle string) {
 
 // Walks nested exact tuples with a stack of its own; `append_leaf` takes everything else.
 template <class AppendLeaf>
-Structure flatten(nb::handle root, std::string_view what, AppendLeaf append_leaf) {
+Structure flatten(nb::handle root, std::size_t limit, std::string_view what, AppendLeaf append_leaf) {
   Structure structure;
   std::vector<std::pair<nb::object, Py_ssize_t>> stack;
   stack.emplace_back(nb::borrow(root), 0);
   while (true) {
-    if (structure.items().size() > structure_limit)
-      raise<ValueError>(what, "a structure has at most ", structure_limit, " items; make it smaller");
+    if (structure.items().size() > limit)
+      raise<ValueError>(what, "a structure has at most ", limit, " items here; make it smaller");
     auto& [tuple, position] = stack.back();
     if (position == PyTuple_GET_SIZE(tuple.ptr())) {
       stack.pop_back();
@@ -68,7 +70,7 @@ Structure flatten(nb::handle root, std::string_view what, AppendLeaf append_leaf
 Structure to_extension(nb::handle value, std::string_view what) {
   if (!PyTuple_CheckExact(value.ptr()))
     raise<TypeError>(what, "structure_extension() must return a tuple: got ", python_type_name(value));
-  return flatten(value, what, [&](Structure& structure, nb::handle leaf) {
+  return flatten(value, extension_limit, what, [&](Structure& structure, nb::handle leaf) {
     if (leaf.is_none()) {
       structure.none();
     } else if (PyBool_Check(leaf.ptr())) {
@@ -93,7 +95,7 @@ Structure to_extension(nb::handle value, std::string_view what) {
 Structure to_structure(nb::handle value, std::string_view what) {
   if (!PyTuple_CheckExact(value.ptr()))
     raise<TypeError>(what, "a structure must be a tuple: got ", python_type_name(value));
-  return flatten(value, what, [&](Structure& structure, nb::handle leaf) {
+  return flatten(value, structure_limit, what, [&](Structure& structure, nb::handle leaf) {
     if (!PyUnicode_CheckExact(leaf.ptr()))
       raise<TypeError>(what, "a structure holds only tuples and strings: got ", python_type_name(leaf));
     structure.leaf(std::string(utf8(leaf)));
@@ -166,7 +168,8 @@ void destroy_rule_holder(PyObject* self) {
   auto* holder = reinterpret_cast<RuleHolder*>(self);
   delete holder->structure;
   if (holder->rule != nullptr) {
-    python_rules.erase(holder->rule);
+    const auto known = python_rules.find(holder->rule);
+    if (known != python_rules.end() && known->second == self) python_rules.erase(known);
     holder->rule->dec_ref();
   }
   free_holder(self);
@@ -343,7 +346,7 @@ Ref<const RepresentationRule> to_rule(nb::handle value, std::string_view what) {
 }
 
 void adopt_rule(nb::handle self, const Ref<const RepresentationRule>& rule) {
-  python_rules.emplace(rule.get(), self.ptr());
+  python_rules.insert_or_assign(rule.get(), self.ptr());
   rule_holder(self)->rule = Ref(rule).detach();
 }
 
@@ -352,7 +355,8 @@ nb::object from_rule(const Ref<const RepresentationRule>& rule) {
   const bool is_level_extent = dynamic_cast<const LevelExtent*>(rule.get()) != nullptr;
   nb::object object = allocate_instance(is_level_extent ? model().level_extent : model().rule);
   const auto known = python_rules.find(rule.get());
-  if (known != python_rules.end()) return nb::borrow(known->second);
+  // Without references it is about to go, and a weak reference's callback asks.
+  if (known != python_rules.end() && Py_REFCNT(known->second) > 0) return nb::borrow(known->second);
   adopt_rule(object, rule);
   return object;
 }
@@ -553,7 +557,7 @@ nb::handle python_class(const DType& dtype) {
 
 // --- Values of levels ---
 
-void bind_levels(nb::module_& module) {
+void bind_level(nb::module_& module) {
   nb::class_<Level> level(
       module, "Level",
       "One level of scales: each `scale` covers `block` coordinates of the level below (M203).");
@@ -586,6 +590,10 @@ void bind_levels(nb::module_& module) {
         return nb::make_tuple(self.type(),
                               nb::make_tuple(from_dtype(*level.scale), from_extent(level.block)));
       });
+  level.attr("__module__") = "orlop.carriers.dtype";
+}
+
+void bind_symbolic_bits(nb::module_& module) {
   nb::class_<SymbolicBits> bits(module, "SymbolicBits",
                                 "Bits per element where one scale serves a whole tensor: constant + "
                                 "whole_scale_bits / element count (M203).");
@@ -620,8 +628,7 @@ void bind_levels(nb::module_& module) {
         const SymbolicBits& value = nb::cast<const SymbolicBits&>(self);
         return nb::make_tuple(self.type(), nb::make_tuple(value.constant, value.whole_scale_bits));
       });
-  for (const nb::handle type : {nb::handle(level), nb::handle(bits)})
-    type.attr("__module__") = "orlop.carriers.dtype";
+  bits.attr("__module__") = "orlop.carriers.dtype";
 }
 
 // --- Storage dtype helpers ---
@@ -753,7 +760,7 @@ void raise_not_finalized() {
 PyObject* make_python_dtype(const DType& dtype) {
   const nb::object object = allocate_instance(python_class(dtype));
   // Loading the model may have made it meanwhile.
-  if (PyObject* known = dtype.python_object()) return nb::borrow(known).release().ptr();
+  if (PyObject* known = known_python_dtype(dtype)) return nb::borrow(known).release().ptr();
   dtype_holder(object)->published = &dtype;
   dtype.set_python_object(object.ptr());
   Py_INCREF(object.ptr());
@@ -780,7 +787,8 @@ void bind_dtype(nb::module_& module) {
   bind_construction(native);
   bind_queries(native);
   bind_rules(native);
-  bind_levels(native);
+  bind_level(native);
+  bind_symbolic_bits(native);
   native.def("validate_storage_dtype", validate_storage, any, nb::arg(), any);
   native.def("storage_zero", zero_of, any);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(drop_python_objects));

@@ -41,10 +41,16 @@ inline const DType& to_dtype(nb::handle value, std::string_view what) {
                    "; use one such as DType.Float32");
 }
 
-/// A new reference to the one Python object of `dtype`.
+/// The Python object of `dtype` where there is one. At exit it may be about to go: then nobody refers to it.
+inline PyObject* known_python_dtype(const DType& dtype) {
+  PyObject* known = dtype.python_object();
+  return known != nullptr && Py_REFCNT(known) > 0 ? known : nullptr;
+}
+/// Makes the Python object, unless there is one; a new reference.
 PyObject* make_python_dtype(const DType& dtype);
+/// The one Python object of `dtype`.
 inline nb::object from_dtype(const DType& dtype) {
-  if (PyObject* known = dtype.python_object()) return nb::borrow(known);
+  if (PyObject* known = known_python_dtype(dtype)) return nb::borrow(known);
   return nb::steal(make_python_dtype(dtype));
 }
 

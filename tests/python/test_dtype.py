@@ -933,6 +933,42 @@ def test_the_context_is_read_only():
         del seen.level_shapes
 
 
+def test_a_dying_rule_is_not_handed_out_again():
+    seen = []
+    ask = lambda _: seen.extend(DType.MXFP6_E3M2.representation_rules)  # noqa: E731
+    watch = weakref.ref(DType.MXFP6_E3M2.representation_rules[0], ask)
+    gc.collect()
+    assert watch() is None
+    assert [rule.extent for rule in seen] == [32]
+    assert DType.MXFP6_E3M2.representation_rules[0] is seen[0]
+
+
+EXITING = """
+import weakref
+from orlop.carriers.dtype import *
+class Loud(SimpleDType, abstract=False):
+    def __del__(self):
+        print(DType.from_name("Loud") is self)
+Loud("Loud", bits=3, supertype=DType.Any)
+quiet = SimpleDType("Quiet", bits=3, supertype=DType.Any)
+watch = weakref.ref(quiet, lambda _: print(DType.from_name("Quiet")))
+class Rule(RepresentationRule):
+    def validate(self, context):
+        pass
+class Pair(CompoundDType, abstract=False):
+    pass
+Pair("Pair", simple_types=[DType.Int8], representation_rules=[Rule(), LevelExtent(0, 3)])
+del quiet
+"""
+
+
+def test_the_interpreter_exits_cleanly_with_registered_dtypes():
+    done = run_python(EXITING)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert sorted(done.stdout.splitlines()) == ["SimpleDType('Quiet')", "True"]
+
+
 # --- The private functions take anything ----------------------------------------------------------------------
 
 
