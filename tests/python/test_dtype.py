@@ -14,6 +14,7 @@ import orlop.carriers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orlop import Layout, Shape, Stride
 from orlop.carriers import dtype as home
 from orlop.carriers.dtype import (
     BlockScaledDType,
@@ -817,6 +818,54 @@ def test_level_extent_agrees_with_its_definition(level, extent, size, uniform):
             assert not is_right
         else:
             assert is_right
+
+
+def layouts_context(adjacent, target):
+    planes = [Layout(shape, Stride([0] * len(shape))) for shape in (adjacent.shape, target)]
+    return RepresentationValidationContext(
+        DType.MXFP4, [DType.E2M1, DType.E8M0], planes, [adjacent], [adjacent.shape, target]
+    )
+
+
+def test_level_extent_over_huge_layouts_is_instant():
+    billion = 10**9
+    shape, target = Shape([billion, billion]), Shape([billion])
+    LevelExtent(0, billion).validate(layouts_context(Layout(shape, Stride([0, 1])), target))
+    LevelExtent(0, Whole).validate(layouts_context(Layout(shape, Stride([0, 0])), Shape([1])))
+    with pytest.raises(ValueError, match="overlaps targets or leaves holes"):
+        LevelExtent(0, billion).validate(layouts_context(Layout(shape, Stride([1, 1])), target))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=3),
+    st.integers(1, 8),
+    st.integers(1, 8) | st.just(Whole),
+)
+def test_level_extent_agrees_with_counting_the_preimages(leaves, target, extent):
+    adjacent = Layout(Shape([size for size, _ in leaves]), Stride([stride for _, stride in leaves]))
+    counts = [0] * max(target, adjacent.cosize)
+    for ordinal in range(adjacent.size):
+        counts[adjacent(ordinal)] += 1
+    wanted = adjacent.size if extent is Whole else extent
+    is_uniform = counts == [wanted] * target
+    try:
+        LevelExtent(0, extent).validate(layouts_context(adjacent, Shape([target])))
+    except ValueError:
+        # Uniform maps whose leaves are not mixed-radix digits are refused too (M309).
+        digits = sorted(stride for size, stride in leaves if size > 1 and stride > 0)
+        assert not is_uniform or (extent is Whole and target != 1) or not is_mixed_radix(leaves, digits)
+    else:
+        assert is_uniform
+
+
+def is_mixed_radix(leaves, strides):
+    sizes = {stride: size for size, stride in leaves if size > 1 and stride > 0}
+    expected = 1
+    for stride in strides:
+        if stride != expected:
+            return False
+        expected *= sizes[stride]
+    return True
 
 
 def test_level_extent_arguments_and_value():
