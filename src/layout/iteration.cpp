@@ -15,37 +15,47 @@ bool spans(const Layout& layout, std::span<const Index> extents) {
   return std::equal(layout.extents().begin(), layout.extents().end(), extents.begin(), extents.end(), fits);
 }
 
-// Whether for every operand the step into mode `next` continues the loop's last mode.
-bool continues(const StridedLoop& loop, std::span<const Layout* const> layouts, std::size_t next) {
-  const Index extent = loop.extents.back();
-  const std::size_t last = loop.rank() - 1;
-  for (std::size_t operand = 0; operand < layouts.size(); ++operand) {
-    Index expected;
-    if (__builtin_mul_overflow(loop.stride(last, operand), extent, &expected)) return false;
-    if (step(layouts[operand], next) != expected) return false;
+// `stride_of(operand, leaf)` is how far each operand moves in a leaf.
+template <class StrideOf>
+StridedLoop coalesce(std::span<const Index> extents, std::size_t operands, StrideOf stride_of) {
+  StridedLoop loop;
+  loop.operands = operands;
+  // Whether for every operand the step into leaf `next` continues the loop's last mode.
+  const auto continues = [&](std::size_t next) {
+    const Index extent = loop.extents.back();
+    for (std::size_t operand = 0; operand < operands; ++operand) {
+      Index expected;
+      if (__builtin_mul_overflow(loop.stride(loop.rank() - 1, operand), extent, &expected)) return false;
+      if (stride_of(operand, next) != expected) return false;
+    }
+    return true;
+  };
+  for (std::size_t leaf = 0; leaf < extents.size(); ++leaf) {
+    if (extents[leaf] == 1) continue;
+    loop.size *= extents[leaf];  // fits: it is at most a layout's size
+    if (!loop.extents.empty() && continues(leaf)) {
+      loop.extents.back() *= extents[leaf];
+      continue;
+    }
+    loop.extents.push_back(extents[leaf]);
+    for (std::size_t operand = 0; operand < operands; ++operand) loop.strides.push_back(stride_of(operand, leaf));
   }
-  return true;
+  return loop;
 }
 
 }  // namespace
 
 StridedLoop coalesce_together(std::span<const Index> extents, std::span<const Layout* const> layouts) {
-  StridedLoop loop;
-  loop.operands = layouts.size();
   for (const Layout* layout : layouts)
     if (layout != nullptr && !spans(*layout, extents))
       raise<ValueError>("coalesce_together", "the layouts must share their leaf extents: got ", *layout);
-  for (std::size_t leaf = 0; leaf < extents.size(); ++leaf) {
-    if (extents[leaf] == 1) continue;
-    loop.size *= extents[leaf];  // fits: it is a layout's size
-    if (!loop.extents.empty() && continues(loop, layouts, leaf)) {
-      loop.extents.back() *= extents[leaf];
-      continue;
-    }
-    loop.extents.push_back(extents[leaf]);
-    for (const Layout* layout : layouts) loop.strides.push_back(step(layout, leaf));
-  }
-  return loop;
+  return coalesce(extents, layouts.size(),
+                  [&](std::size_t operand, std::size_t leaf) { return step(layouts[operand], leaf); });
+}
+
+StridedLoop coalesce_strides(std::span<const Index> extents, std::span<const std::span<const Index>> strides) {
+  return coalesce(extents, strides.size(),
+                  [&](std::size_t operand, std::size_t leaf) { return strides[operand][leaf]; });
 }
 
 }  // namespace orlop::inline v0
