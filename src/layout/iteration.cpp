@@ -38,7 +38,8 @@ StridedLoop coalesce(std::span<const Index> extents, std::size_t operands, Strid
       continue;
     }
     loop.extents.push_back(extents[leaf]);
-    for (std::size_t operand = 0; operand < operands; ++operand) loop.strides.push_back(stride_of(operand, leaf));
+    for (std::size_t operand = 0; operand < operands; ++operand)
+      loop.strides.push_back(stride_of(operand, leaf));
   }
   return loop;
 }
@@ -53,7 +54,8 @@ StridedLoop coalesce_together(std::span<const Index> extents, std::span<const La
                   [&](std::size_t operand, std::size_t leaf) { return step(layouts[operand], leaf); });
 }
 
-StridedLoop coalesce_strides(std::span<const Index> extents, std::span<const std::span<const Index>> strides) {
+StridedLoop coalesce_strides(std::span<const Index> extents,
+                             std::span<const std::span<const Index>> strides) {
   return coalesce(extents, strides.size(),
                   [&](std::size_t operand, std::size_t leaf) { return strides[operand][leaf]; });
 }

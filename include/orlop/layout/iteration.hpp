@@ -21,15 +21,18 @@ struct StridedLoop {
     return strides[mode * operands + operand];
   }
   /// The stride of the first mode for this operand; 0 where there is no mode.
-  [[nodiscard]] Index step(std::size_t operand) const noexcept { return extents.empty() ? 0 : strides[operand]; }
+  [[nodiscard]] Index step(std::size_t operand) const noexcept {
+    return extents.empty() ? 0 : strides[operand];
+  }
   /// One mode at most, of stride 1 for this operand.
   [[nodiscard]] bool is_contiguous(std::size_t operand) const noexcept {
     return extents.empty() || (rank() == 1 && stride(0, operand) == 1);
   }
 };
 
-/// The loop over leaf extents `extents` shared by all `layouts`. A leaf of extent 1 stays at coordinate 0 where the
-/// loop is wider, and a null layout stands for one element; other extents that differ are a ValueError.
+/// The loop over leaf extents `extents` shared by all `layouts`. A leaf of extent 1 stays at coordinate 0
+/// where the loop is wider, and a null layout stands for one element; other extents that differ are a
+/// ValueError.
 [[nodiscard]] ORLOP_API StridedLoop coalesce_together(std::span<const Index> extents,
                                                       std::span<const Layout* const> layouts);
 
@@ -37,8 +40,9 @@ struct StridedLoop {
 [[nodiscard]] ORLOP_API StridedLoop coalesce_strides(std::span<const Index> extents,
                                                      std::span<const std::span<const Index>> strides);
 
-/// Walks the ordinals `first` … `last - 1` of `loop` in runs along its first mode: `body(offsets, count)` gets each
-/// operand's offset of the run's first element; element k of the run lies `k * loop.stride(0, operand)` further.
+/// Walks the ordinals `first` … `last - 1` of `loop` in runs along its first mode: `body(offsets, count)`
+/// gets each operand's offset of the run's first element; element k of the run lies `k * loop.stride(0,
+/// operand)` further.
 template <class Body>
 void for_each_run(const StridedLoop& loop, Index first, Index last, Body&& body) {
   SmallVector<Index, 8> offsets(loop.operands);

@@ -1,0 +1,119 @@
+// gather and scatter_add along one mode, and their gradients (P68).
+#include "operation/definition.hpp"
+#include "operation/gradient.hpp"
+#include "operation/indexing_loops.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+/// The top-level mode that the argument `axis` names (P52).
+std::size_t to_mode(std::string_view name, const Scalar& axis, std::size_t rank) {
+  const auto modes = static_cast<Index>(rank);
+  const std::optional<Index> given = axis.as_integer();
+  if (!given || *given < -modes || *given >= modes)
+    raise<ValueError>(name, "axis must be a top-level mode: got ", axis, " for ", modes, " modes; from ",
+                      -modes, " to ", modes - 1, " is allowed");
+  return static_cast<std::size_t>(*given < 0 ? *given + modes : *given);
+}
+
+/// The modes of `data` before `axis`, all modes of `indices`, the modes of `data` after `axis`.
+Shape gathered_shape(const Shape& data, const Shape& indices, std::size_t axis) {
+  SmallVector<std::size_t, 8> before, after;
+  for (std::size_t mode = 0; mode < data.rank(); ++mode)
+    if (mode != axis) (mode < axis ? before : after).push_back(mode);
+  return Shape::concat(Shape::concat(data.select(before), indices), data.select(after));
+}
+
+/// (data, indices, …, axis).
+class IndexingDefinition : public Definition {
+ public:
+  IndexingDefinition(std::string_view name, std::size_t tensors) : Definition(name), tensors_(tensors) {}
+
+  void check_arguments(std::span<const Argument> arguments) const override {
+    if (arguments.size() != tensors_ + 1)
+      raise<TypeError>(name(), "takes ", tensors_, " Tensors and an axis: got ", arguments.size(),
+                       " arguments");
+    for (const Argument& argument : arguments.first(tensors_))
+      if (argument.tensor() == nullptr)
+        raise<TypeError>(name(), "takes ", tensors_, " Tensors and an axis: got something else for a Tensor");
+    const Scalar* axis = arguments.back().scalar();
+    if (axis == nullptr || !axis->is_integer()) raise<TypeError>(name(), "axis must be an integer");
+  }
+
+  void check_values(std::span<const Argument> arguments,
+                    std::span<const KernelOperand> operands) const override {
+    const Layout& data = arguments[0].tensor()->layout();
+    const std::size_t axis = axis_of(arguments);
+    check_indices(name(), operands[1], leaves_of_modes(data, axis, axis + 1).size());
+  }
+
+ protected:
+  [[nodiscard]] std::size_t axis_of(std::span<const Argument> arguments) const {
+    return to_mode(name(), *arguments.back().scalar(), arguments[0].tensor()->layout().rank());
+  }
+  [[nodiscard]] Shape gathered(std::span<const Argument> arguments) const {
+    return gathered_shape(arguments[0].tensor()->layout().shape(), arguments[1].tensor()->layout().shape(),
+                          axis_of(arguments));
+  }
+  [[nodiscard]] Resolution with_axis(std::span<const Argument> arguments, const Shape& shape) const {
+    return {Layout::canonical(shape), {.axis = static_cast<Index>(axis_of(arguments))}};
+  }
+
+ private:
+  std::size_t tensors_;
+};
+
+class Gather final : public IndexingDefinition {
+ public:
+  Gather() : IndexingDefinition("gather", 2) {}
+
+  [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan&) const override {
+    return with_axis(arguments, gathered(arguments));
+  }
+
+  /// Each source position gets the sum of what was read from it, in ordinal order.
+  [[nodiscard]] Gradients gradients(const GradientContext& context) const override {
+    return context.per_tensor([&](std::size_t position) {
+      const Tensor zeros = context.constant(context.tensor(position).layout().shape(), 0.0F);
+      return context.fit(
+          position, context.compute("scatter_add",
+                                    {zeros, context.argument(1), context.cotangent(), context.argument(2)}));
+    });
+  }
+};
+
+class ScatterAdd final : public IndexingDefinition {
+ public:
+  ScatterAdd() : IndexingDefinition("scatter_add", 3) {}
+
+  [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan&) const override {
+    const Shape expected = gathered(arguments);
+    const Shape updates = arguments[2].tensor()->layout().shape();
+    if (!(updates == expected))
+      raise<ValueError>(name(),
+                        "updates must have the base's modes with the axis replaced by those of indices, ",
+                        expected, ": got ", updates);
+    return with_axis(arguments, arguments[0].tensor()->layout().shape());
+  }
+
+  /// base: g; updates: g gathered.
+  [[nodiscard]] Gradients gradients(const GradientContext& context) const override {
+    return context.per_tensor([&](std::size_t position) {
+      if (position == 0) return context.fit(position, context.cotangent());
+      return context.fit(position, context.compute("gather", {context.cotangent(), context.argument(1),
+                                                              context.argument(3)}));
+    });
+  }
+};
+
+}  // namespace
+
+DefinitionList indexing_definitions() {
+  static const Gather gather;
+  static const ScatterAdd scatter_add;
+  static const Definition* const list[] = {&gather, &scatter_add};
+  return list;
+}
+
+}  // namespace orlop::inline v0

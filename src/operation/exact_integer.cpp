@@ -1,0 +1,28 @@
+// Narrowing exact integers.
+#include "operation/exact_integer.hpp"
+
+#include <limits>
+
+#include "orlop/base/error.hpp"
+
+namespace orlop::inline v0 {
+
+std::int32_t checked_int32(std::string_view operation, Int128 value) {
+  if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
+    raise<OverflowError>(operation, "a result leaves Int32: ", to_string(value),
+                         "; results lie in [-2147483648, 2147483647]; use Float32 operands for larger ones");
+  return static_cast<std::int32_t>(value);
+}
+
+std::string to_string(Int128 value) {
+  std::string digits;
+  const bool is_negative = value < 0;
+  do {
+    const int digit = static_cast<int>(value % 10);
+    digits.insert(digits.begin(), static_cast<char>('0' + (is_negative ? -digit : digit)));
+    value /= 10;
+  } while (value != 0);
+  return is_negative ? "-" + digits : digits;
+}
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,59 @@
+// An operand of matmul as a matrix, whatever its layout.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "operation/modes.hpp"
+#include "orlop/operation/kernels.hpp"
+
+namespace orlop::inline v0 {
+
+/// Half-open ranges of rows (the first mode's ordinals) and terms (the second mode's, which are contracted).
+struct MatrixPart {
+  Index first_row, last_row;
+  Index first_term, last_term;
+  [[nodiscard]] Index rows() const noexcept { return last_row - first_row; }
+  [[nodiscard]] Index terms() const noexcept { return last_term - first_term; }
+};
+
+class Matrix {
+ public:
+  explicit Matrix(const KernelOperand& operand);
+
+  [[nodiscard]] Index rows() const noexcept { return static_cast<Index>(rows_.size()); }
+  [[nodiscard]] Index terms() const noexcept { return static_cast<Index>(terms_.size()); }
+  [[nodiscard]] MatrixPart all() const noexcept { return {0, rows(), 0, terms()}; }
+
+  /// Calls `body(value, position)` for every element of `part`, converted to T; its position in the part
+  /// counts the rows fastest.
+  template <class T, class Body>
+  void for_each(const MatrixPart& part, Body body) const {
+    if (is_float_)
+      visit<T>(reinterpret_cast<const float*>(data_), part, body);
+    else
+      visit<T>(reinterpret_cast<const std::int32_t*>(data_), part, body);
+  }
+  /// Copies `part`, rows fastest.
+  template <class T>
+  void copy(const MatrixPart& part, T* out) const {
+    for_each<T>(part, [out](T value, Index position) { out[position] = value; });
+  }
+
+ private:
+  template <class T, class Stored, class Body>
+  void visit(const Stored* data, const MatrixPart& part, Body body) const {
+    const Index* const rows = rows_.data() + part.first_row;
+    Index position = 0;
+    for (Index term = part.first_term; term < part.last_term; ++term) {
+      const Stored* const column = data + terms_[static_cast<std::size_t>(term)];
+      for (Index row = 0; row < part.rows(); ++row) body(static_cast<T>(column[rows[row]]), position++);
+    }
+  }
+
+  const std::byte* data_;
+  bool is_float_;
+  std::vector<Index> rows_, terms_;  // element (r, t) lies at rows_[r] + terms_[t]
+};
+
+}  // namespace orlop::inline v0

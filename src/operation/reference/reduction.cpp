@@ -1,0 +1,120 @@
+// Reference reductions: every fibre on its own, its terms in ordinal order, each step rounded.
+#include "operation/exact_integer.hpp"
+#include "operation/reduction_loops.hpp"
+#include "operation/reference/kernels.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+/// FLOATING (P10): from +0.0, unfused, in the accumulator's type.
+template <class Accumulator>
+class FloatSum {
+ public:
+  explicit FloatSum(std::string_view) {}
+  void add(float term) { sum_ += Accumulator{term}; }
+  [[nodiscard]] float result() const { return static_cast<float>(sum_); }
+
+ private:
+  Accumulator sum_ = 0;
+};
+
+class IntegerSum {
+ public:
+  explicit IntegerSum(std::string_view operation) : operation_(operation) {}
+  void add(std::int32_t term) { sum_ += term; }
+  [[nodiscard]] std::int32_t result() const { return checked_int32(operation_, sum_); }
+
+ private:
+  std::string_view operation_;
+  Int128 sum_ = 0;
+};
+
+template <class T, bool IsMinimum>
+class Extremum {
+ public:
+  explicit Extremum(std::string_view) {}
+  void add(T term) {
+    if (is_first_ || beats<IsMinimum>(term, best_)) best_ = term;
+    is_first_ = false;
+  }
+  [[nodiscard]] T result() const { return best_; }
+
+ private:
+  T best_{};
+  bool is_first_ = true;
+};
+
+template <class T, bool IsMinimum>
+class ExtremumPosition {
+ public:
+  explicit ExtremumPosition(std::string_view) {}
+  void add(T term) {
+    if (ordinal_ == 0 || precedes<IsMinimum>(term, best_)) {
+      best_ = term;
+      position_ = ordinal_;
+    }
+    ++ordinal_;
+  }
+  [[nodiscard]] std::int32_t result() const { return static_cast<std::int32_t>(position_); }
+
+ private:
+  T best_{};
+  Index ordinal_ = 0;
+  Index position_ = 0;
+};
+
+/// Every fibre of elements `T` through a fresh `Fold`.
+template <class T, class Fold>
+void fold_fibres(const KernelCall& call) {
+  const auto [kept, reduced] = reduction_loops(call, ReducedOrder::ordinal);
+  const T* const data = reinterpret_cast<const T*>(call.operands[0].data);
+  using Result = decltype(std::declval<const Fold&>().result());
+  auto* const result = reinterpret_cast<Result*>(call.result);
+  const auto fibre = [&call, &reduced = reduced](const T* first) {
+    Fold fold(call.plan.operation);
+    for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+      const T* const run = first + offsets[0];
+      for (Index i = 0; i < count; ++i) fold.add(run[i * reduced.step(0)]);
+    });
+    return fold.result();
+  };
+  for_each_run(kept, 0, kept.size, [&, &kept = kept](std::span<const Index> offsets, Index count) {
+    for (Index i = 0; i < count; ++i)
+      result[offsets[1] + i * kept.step(1)] = fibre(data + offsets[0] + i * kept.step(0));
+  });
+}
+
+bool is_float(const KernelCall& call) { return call.operands[0].stored == StorageType::float32; }
+
+void reduce_sum(const KernelCall& call) {
+  if (!is_float(call))
+    fold_fibres<std::int32_t, IntegerSum>(call);
+  else if (call.plan.accumulator_dtype == &dtypes::Float64)
+    fold_fibres<float, FloatSum<double>>(call);
+  else
+    fold_fibres<float, FloatSum<float>>(call);
+}
+
+template <template <class, bool> class Fold, bool IsMinimum>
+void reduce_extremum(const KernelCall& call) {
+  if (is_float(call))
+    fold_fibres<float, Fold<float, IsMinimum>>(call);
+  else
+    fold_fibres<std::int32_t, Fold<std::int32_t, IsMinimum>>(call);
+}
+
+}  // namespace
+
+KernelList reference_reduction_kernels() {
+  static constexpr KernelEntry list[] = {
+      {"reduce_sum", reduce_sum},
+      {"reduce_max", reduce_extremum<Extremum, false>},
+      {"reduce_min", reduce_extremum<Extremum, true>},
+      {"argmax", reduce_extremum<ExtremumPosition, false>},
+      {"argmin", reduce_extremum<ExtremumPosition, true>},
+  };
+  return list;
+}
+
+}  // namespace orlop::inline v0
