@@ -286,5 +286,24 @@ TEST(ReduceSum, GradientReachesEveryPositionOfTheFibre) {
   }
 }
 
+TEST(ReduceMax, GradientIsSharedByTheWinners) {
+  for (const Backend backend : backends) {
+    const auto of = [&](std::string_view name, const std::vector<float>& values) {
+      return gradient(name, one_fibre(backend, values), {2.0F});
+    };
+    EXPECT_THAT(of("reduce_max", {0.0F, -0.0F}), ElementsAre(1.0F, 1.0F));
+    EXPECT_THAT(of("reduce_max", {1.0F, 3.0F, 2.0F}), ElementsAre(0.0F, 2.0F, 0.0F));
+    EXPECT_THAT(of("reduce_min", {-infinity, 3.0F, -infinity}), ElementsAre(1.0F, 0.0F, 1.0F));
+    EXPECT_THAT(bits(of("reduce_max", {1.0F, nan, 2.0F})), Each(bits({nan}).front()));
+  }
+}
+
+TEST(Argmax, RecordsNothing) {
+  const Tensor result = run("argmax", one_fibre<float>(Backend::cpu, {1.0F, 2.0F}));
+  EXPECT_FALSE(result.is_differentiable());
+  const Ref<Operation> operation = CPU::make(1)->dispatch_op("argmax");
+  EXPECT_THROW(operation->backward(one_fibre<float>(Backend::cpu, {1.0F})), RuntimeError);
+}
+
 }  // namespace
 }  // namespace orlop
