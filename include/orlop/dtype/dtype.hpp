@@ -15,6 +15,7 @@
 #include "orlop/base/export.hpp"
 #include "orlop/base/message.hpp"
 #include "orlop/base/object.hpp"
+#include "orlop/dtype/storage_type.hpp"
 #include "orlop/dtype/structure.hpp"
 
 struct _object;  // PyObject, opaque here.
@@ -31,15 +32,6 @@ struct BuiltinConstruction;
 template <class T>
 struct Draft;
 }  // namespace detail
-
-/// What a kernel switches on: the three slot types that exist in memory, or anything else.
-enum class StorageType : std::uint8_t { float32, int32, bool8, other };
-
-/// Bytes of one slot: 4, 4, 1; 0 for `other`.
-[[nodiscard]] constexpr Index slot_bytes(StorageType type) noexcept {
-  constexpr Index bytes[] = {4, 4, 1, 0};
-  return bytes[static_cast<std::size_t>(type)];
-}
 
 /// Base of every descriptor. A published descriptor lives until the process ends, never changes, and is the
 /// only one of its name: keep references or pointers to it freely, from any thread.
