@@ -5,13 +5,12 @@
 // integer, which the kernel stores if it fits Int32 and refuses otherwise.
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "operation/elementary.hpp"
+#include "operation/instruction_set.hpp"
 
-namespace orlop::inline v0::scalar_functions {
+namespace orlop::inline v0::ORLOP_INSTRUCTION_SET::scalar_functions {
 
 using Int32 = std::int32_t;
 using Exact = std::int64_t;
@@ -52,14 +51,10 @@ struct Pow {
 
 struct Maximum {
   float operator()(float a, float b) const {
-    const bool is_above = a > b;
-    const bool is_below = a < b;
-    // Equal values differ in nothing but the sign of zero.
-    const float either =
-        std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & std::bit_cast<std::uint32_t>(b));
-    const float unordered = a + b;
-    const float tie = a == b ? either : unordered;
-    return is_above ? a : (is_below ? b : tie);
+    // Equal values differ in nothing but the sign of zero; unordered ones add up to a NaN.
+    const float tie =
+        elementary::choose(a == b, elementary::from_bits(elementary::bits(a) & elementary::bits(b)), a + b);
+    return elementary::choose(a > b, a, elementary::choose(a < b, b, tie));
   }
   Int32 operator()(Int32 a, Int32 b) const { return a > b ? a : b; }
 };
@@ -88,7 +83,7 @@ struct Relu {
 
 struct Sigmoid {
   float operator()(float x) const {
-    const float e = elementary::exp(-std::fabs(x));
+    const float e = elementary::exp(-elementary::magnitude(x));
     return (x >= 0.0F ? 1.0F : e) / (1.0F + e);
   }
 };
@@ -136,4 +131,4 @@ struct Select {
   }
 };
 
-}  // namespace orlop::inline v0::scalar_functions
+}  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET::scalar_functions

@@ -1,13 +1,11 @@
-// Elementwise CPU kernels: blocks of consecutive elements, each through one loop that the compiler
-// vectorizes.
-#include "operation/elementwise_kernels.hpp"
-
+// Elementwise CPU kernels: blocks of consecutive elements through the vectorized functions of this processor.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
-#include <utility>
 
 #include "carriers/cpu/kernels.hpp"
+#include "operation/elementwise_functions.hpp"
 #include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
@@ -15,108 +13,126 @@ namespace orlop::inline v0 {
 namespace {
 
 constexpr Index block_size = 1024;  // elements: a result and three operands stay in the first-level cache
+constexpr std::size_t max_operands = 3;
 
-/// An operand as consecutive slots of type `T` in ordinal order, block after block: in place where they lie
-/// like that already, otherwise gathered, and converted, into a buffer.
-template <class T>
+/// An operand as consecutive slots in ordinal order, block after block: in place where they lie like that
+/// already, otherwise gathered, and converted, into a buffer.
 class Stream {
  public:
-  Stream(const KernelOperand& operand, const Layout& result) : operand_(operand) {
-    is_converted_ = std::is_same_v<T, float> && operand.stored == StorageType::int32;
-    if (!is_converted_ && operand.layout != nullptr && operand.layout->same_data(result)) return;
+  void open(const KernelOperand& operand, const Layout& result) {
+    operand_ = &operand;
+    slot_bytes_ = slot_bytes(operand.computed);
+    if (!is_converted(operand) && operand.layout != nullptr && operand.layout->same_data(result)) return;
     const std::array<const Layout*, 1> layouts{operand.layout};
-    const StridedLoop loop = coalesce_together(result.extents(), layouts);
-    if (loop.rank() == 0 || (loop.rank() == 1 && loop.stride(0, 0) == 0)) {
-      std::fill_n(buffer_.data(), std::min(block_size, loop.size), load_element<T>(operand, 0));
-      way_ = Way::constant;
-    } else if (is_converted_ || !loop.is_contiguous(0)) {
-      loop_.emplace(loop);
+    loop_ = coalesce_together(result.extents(), layouts);
+    // Everything repeats after `period_` elements where the last mode stands still, as in adding a bias.
+    const bool is_repeated = loop_.rank() == 0 || loop_.stride(loop_.rank() - 1, 0) == 0;
+    period_ = loop_.rank() == 0 ? 1 : loop_.size / loop_.extents.back();
+    if (is_repeated && period_ <= block_size) {
+      way_ = Way::repeated;
+      repeat(std::min(loop_.size, period_ + block_size));
+    } else if (is_converted(operand) || !loop_.is_contiguous(0)) {
       way_ = Way::gathered;
     }
   }
 
-  /// The slots of the ordinals `first` to `first + count`, at most a block; valid until the next call.
-  const T* block(Index first, Index count) {
-    if (way_ == Way::in_place) return reinterpret_cast<const T*>(operand_.data) + first;
-    if (way_ == Way::gathered) is_converted_ ? gather<std::int32_t>(first, count) : gather<T>(first, count);
+  /// The slots of `count` ordinals from `first`, at most a block; valid until the next call.
+  const std::byte* block(Index first, Index count) {
+    if (way_ == Way::in_place) return operand_->data + first * slot_bytes_;
+    if (way_ == Way::repeated) return buffer_.data() + first % period_ * slot_bytes_;
+    gather(first, count);
     return buffer_.data();
   }
 
  private:
-  enum class Way : std::uint8_t { in_place, constant, gathered };
+  enum class Way : std::uint8_t { in_place, repeated, gathered };
 
-  template <class Stored>
   void gather(Index first, Index count) {
-    T* target = buffer_.data();
-    const Index step = loop_->stride(0, 0);
-    for_each_run(*loop_, first, first + count, [&](std::span<const Index> offsets, Index run) {
-      const Stored* source = reinterpret_cast<const Stored*>(operand_.data) + offsets[0];
+    if (is_converted(*operand_))
+      copy<std::int32_t, float>(first, count);
+    else if (slot_bytes_ == 4)
+      copy<std::uint32_t, std::uint32_t>(first, count);
+    else
+      copy<std::uint8_t, std::uint8_t>(first, count);
+  }
+
+  template <class Stored, class Computed>
+  void copy(Index first, Index count) {
+    auto* target = reinterpret_cast<Computed*>(buffer_.data());
+    const Index step = loop_.rank() == 0 ? 0 : loop_.stride(0, 0);
+    for_each_run(loop_, first, first + count, [&](std::span<const Index> offsets, Index run) {
+      const Stored* source = reinterpret_cast<const Stored*>(operand_->data) + offsets[0];
       if (step == 1) {
-        for (Index i = 0; i < run; ++i) target[i] = static_cast<T>(source[i]);
+        for (Index i = 0; i < run; ++i) target[i] = static_cast<Computed>(source[i]);
       } else {
-        for (Index i = 0; i < run; ++i) target[i] = static_cast<T>(source[i * step]);
+        for (Index i = 0; i < run; ++i) target[i] = static_cast<Computed>(source[i * step]);
       }
       target += run;
     });
   }
 
-  const KernelOperand& operand_;
+  /// One period, then copies of it.
+  void repeat(Index count) {
+    gather(0, std::min(period_, count));
+    for (Index filled = period_; filled < count; filled *= 2)
+      std::memcpy(buffer_.data() + filled * slot_bytes_, buffer_.data(),
+                  static_cast<std::size_t>(std::min(filled, count - filled) * slot_bytes_));
+  }
+
+  const KernelOperand* operand_;
+  Index slot_bytes_;
   Way way_ = Way::in_place;
-  bool is_converted_;
-  std::optional<StridedLoop> loop_;
-  std::array<T, static_cast<std::size_t>(block_size)> buffer_;  // unwritten until it is needed
+  Index period_ = 0;
+  StridedLoop loop_;
+  alignas(64) std::array<std::byte, 2 * 4 * block_size> buffer_;  // unwritten until it is needed
 };
 
-/// Computes `count` elements; false if an exact integer did not fit its slot.
-template <class Function, class Value, class... T>
-bool compute_block(Index count, ResultSlot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
-  bool all_fit = true;
-  for (Index i = 0; i < count; ++i) {
-    const Value value = Function{}(element<T>(operands[i])...);
-    all_fit &= fits_slot(value);
-    result[i] = static_cast<ResultSlot<Value>>(value);
+/// The one-element call, where every step counts.
+void compute_one(const KernelCall& call, BlockFunction block) {
+  std::array<float, max_operands> converted;
+  std::array<const std::byte*, max_operands> elements;
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    elements[i] = call.operands[i].data;
+    if (!is_converted(call.operands[i])) continue;
+    converted[i] = int32_to_float(elements[i]);
+    elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
   }
-  return all_fit;
+  if (!block(1, call.result, elements.data())) raise_int32_overflow(call, 0);
 }
 
-struct BlockLoop {
-  template <class Function, class... T>
-  static void run(const KernelCall& call, Operands<T...> types) {
-    run<Function>(call, types, std::index_sequence_for<T...>{});
+/// Finds the element of a block that does not fit.
+[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, Index first,
+                         std::array<const std::byte*, max_operands> elements) {
+  for (Index ordinal = first;; ++ordinal) {
+    if (!block(1, call.result, elements.data())) raise_int32_overflow(call, ordinal);
+    for (std::size_t i = 0; i < call.operands.size(); ++i)
+      elements[i] += slot_bytes(call.operands[i].computed);
   }
+}
 
- private:
-  template <class Function, class... T, std::size_t... position>
-  static void run(const KernelCall& call, Operands<T...>, std::index_sequence<position...>) {
-    using Value = std::invoke_result_t<Function, T...>;
-    auto* result = reinterpret_cast<ResultSlot<Value>*>(call.result);  // canonical: slots in ordinal order
-    if (call.layout.size() == 1) {
-      const Value value = Function{}(load_element<T>(call.operands[position], 0)...);
-      if (!fits_slot(value)) raise_int32_overflow(call, 0);
-      *result = static_cast<ResultSlot<Value>>(value);
-      return;
-    }
-    const auto compute_all = [&](Stream<Slot<T>>&&... streams) {
-      for (Index first = 0; first < call.layout.size(); first += block_size) {
-        const Index count = std::min(block_size, call.layout.size() - first);
-        compute<Function, Value, T...>(call, first, count, result + first, streams.block(first, count)...);
-      }
-    };
-    compute_all(Stream<Slot<T>>(call.operands[position], call.layout)...);
+void elementwise(const KernelCall& call) {
+  static const BlockTable blocks(native_elementwise_functions());
+  const BlockFunction block = blocks[call.plan];
+  const Index size = call.layout.size();
+  if (size == 1) return compute_one(call, block);
+  const std::size_t operands = call.operands.size();
+  std::array<Stream, max_operands> streams;
+  for (std::size_t i = 0; i < operands; ++i) streams[i].open(call.operands[i], call.layout);
+  std::array<const std::byte*, max_operands> elements;
+  for (Index first = 0; first < size; first += block_size) {
+    const Index count = std::min(block_size, size - first);
+    for (std::size_t i = 0; i < operands; ++i) elements[i] = streams[i].block(first, count);
+    // The result's layout is canonical: its slots follow the ordinals.
+    if (!block(count, call.result + first * call.plan.output.slot_bytes(), elements.data()))
+      refuse(call, block, first, elements);
   }
-
-  template <class Function, class Value, class... T>
-  static void compute(const KernelCall& call, Index first, Index count, ResultSlot<Value>* result,
-                      const Slot<T>*... operands) {
-    if (compute_block<Function, Value, T...>(count, result, operands...)) return;
-    Index fitting = 0;  // elements before the first that does not
-    while (compute_block<Function, Value, T...>(1, result + fitting, operands + fitting...)) ++fitting;
-    raise_int32_overflow(call, first + fitting);
-  }
-};
+}
 
 }  // namespace
 
-KernelList cpu_elementwise_kernels() { return elementwise_kernels<BlockLoop>(); }
+KernelList cpu_elementwise_kernels() {
+  static const auto entries = elementwise_entries(elementwise);
+  return entries;
+}
 
 }  // namespace orlop::inline v0

@@ -1,8 +1,7 @@
 // Elementwise reference kernels: one element after the other in ordinal order.
 #include <array>
-#include <utility>
 
-#include "operation/elementwise_kernels.hpp"
+#include "operation/elementwise_functions.hpp"
 #include "operation/reference/kernels.hpp"
 #include "orlop/layout/iteration.hpp"
 
@@ -10,33 +9,39 @@ namespace orlop::inline v0 {
 
 namespace {
 
-struct ReferenceLoop {
-  template <class Function, class... T>
-  static void run(const KernelCall& call, Operands<T...> types) {
-    run<Function>(call, types, std::index_sequence_for<T...>{});
-  }
+constexpr std::size_t max_operands = 3;
+using Layouts = std::array<const Layout*, max_operands>;
 
-  template <class Function, class... T, std::size_t... position>
-  static void run(const KernelCall& call, Operands<T...>, std::index_sequence<position...>) {
-    const std::array<const Layout*, sizeof...(T)> layouts{call.operands[position].layout...};
-    const StridedLoop loop = coalesce_together(call.layout.extents(), layouts);
-    const auto step = [&](std::size_t operand) { return loop.rank() == 0 ? 0 : loop.stride(0, operand); };
-    using Value = std::invoke_result_t<Function, T...>;
-    auto* result = reinterpret_cast<ResultSlot<Value>*>(call.result);  // canonical: slots in ordinal order
-    Index ordinal = 0;
-    for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
-      for (Index k = 0; k < count; ++k, ++ordinal) {
-        const Value value =
-            Function{}(load_element<T>(call.operands[position], offsets[position] + k * step(position))...);
-        if (!fits_slot(value)) raise_int32_overflow(call, ordinal);
-        result[ordinal] = static_cast<ResultSlot<Value>>(value);
+void elementwise(const KernelCall& call) {
+  static const BlockTable blocks(baseline_elementwise_functions());
+  const BlockFunction block = blocks[call.plan];
+  const auto operands = call.operands;
+  Layouts layouts{};
+  std::ranges::transform(operands, layouts.begin(), &KernelOperand::layout);
+  const StridedLoop loop = coalesce_together(call.layout.extents(), {layouts.data(), operands.size()});
+  Index ordinal = 0;  // and the slot of the result, whose layout is canonical
+  for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
+    for (Index k = 0; k < count; ++k, ++ordinal) {
+      std::array<float, max_operands> converted;
+      std::array<const std::byte*, max_operands> elements;
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const Index offset = offsets[i] + (k == 0 ? 0 : k * loop.stride(0, i));
+        elements[i] = operands[i].data + offset * slot_bytes(operands[i].stored);
+        if (!is_converted(operands[i])) continue;
+        converted[i] = int32_to_float(elements[i]);
+        elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
       }
-    });
-  }
-};
+      if (!block(1, call.result + ordinal * call.plan.output.slot_bytes(), elements.data()))
+        raise_int32_overflow(call, ordinal);
+    }
+  });
+}
 
 }  // namespace
 
-KernelList reference_elementwise_kernels() { return elementwise_kernels<ReferenceLoop>(); }
+KernelList reference_elementwise_kernels() {
+  static const auto entries = elementwise_entries(elementwise);
+  return entries;
+}
 
 }  // namespace orlop::inline v0

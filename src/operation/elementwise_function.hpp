@@ -1,0 +1,27 @@
+// One elementwise operation as a backend's loops call it: a block of consecutive elements at a time. Nothing
+// here runs code when it is loaded, so that units for one instruction set may include it.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "orlop/dtype/storage_type.hpp"
+
+namespace orlop::inline v0 {
+
+/// Computes `count` elements from slots that lie side by side. False if an exact integer left Int32; the
+/// result is then partly meaningless.
+using BlockFunction = bool (*)(Index count, std::byte* result, const std::byte* const* operands);
+
+/// One operation: a block function for each type that its last operand can be computed in; null ends the
+/// list.
+struct ElementwiseFunction {
+  struct Overload {
+    StorageType last_operand;
+    BlockFunction block;
+  };
+  std::string_view name;
+  Overload overloads[4];
+};
+
+}  // namespace orlop::inline v0

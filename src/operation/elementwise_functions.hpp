@@ -1,0 +1,48 @@
+// What the elementwise kernels of a host backend are made of: the functions, and what their loops share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "operation/elementwise_function.hpp"
+#include "orlop/operation/kernels.hpp"
+
+namespace orlop::inline v0 {
+
+using ElementwiseFunctions = std::span<const ElementwiseFunction>;
+/// For every processor.
+ElementwiseFunctions baseline_elementwise_functions();
+/// For the processor that this runs on; same names in the same order, and same bits.
+ElementwiseFunctions native_elementwise_functions();
+
+/// The block function of every plan.
+class BlockTable {
+ public:
+  explicit BlockTable(ElementwiseFunctions functions);
+  [[nodiscard]] BlockFunction operator[](const OperationPlan& plan) const {
+    return blocks_[plan.builtin_number()];
+  }
+
+ private:
+  std::vector<BlockFunction> blocks_;  // by the plan's number
+};
+
+/// `kernel` under the name of every elementwise operation.
+[[nodiscard]] std::vector<KernelEntry> elementwise_entries(Kernel kernel);
+
+/// Whether the plan converts the operand from Int32 to Float32, the only conversion there is.
+[[nodiscard]] inline bool is_converted(const KernelOperand& operand) {
+  return operand.stored != operand.computed;
+}
+
+/// The Int32 in `slot`, rounded to nearest even.
+[[nodiscard]] inline float int32_to_float(const std::byte* slot) {
+  return static_cast<float>(*reinterpret_cast<const std::int32_t*>(slot));
+}
+
+/// OverflowError for the element at `ordinal` of the result.
+[[noreturn]] void raise_int32_overflow(const KernelCall& call, Index ordinal);
+
+}  // namespace orlop::inline v0

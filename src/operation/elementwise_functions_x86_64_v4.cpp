@@ -1,0 +1,3 @@
+// The elementwise operations for x86-64-v4 processors.
+#define ORLOP_INSTRUCTION_SET x86_64_v4
+#include "operation/elementwise_unit.hpp"

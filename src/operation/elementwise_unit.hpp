@@ -1,0 +1,118 @@
+// The elementwise operations, compiled for one instruction set: the body of elementwise_functions.cpp and of
+// the units named after it. A new operation is one line of the table at the end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "operation/elementwise_function.hpp"
+#include "operation/instruction_set.hpp"
+#include "operation/scalar_functions.hpp"
+
+namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
+
+/// How a slot holds a value: a bool in a byte, of which every value but 0 is true; an exact integer in 32
+/// bits.
+template <class T>
+struct SlotOf {
+  using Type = T;
+};
+template <>
+struct SlotOf<bool> {
+  using Type = std::uint8_t;
+};
+template <>
+struct SlotOf<std::int64_t> {
+  using Type = std::int32_t;
+};
+template <class T>
+using Slot = typename SlotOf<T>::Type;
+
+template <class T>
+constexpr StorageType storage_type = StorageType::float32;
+template <>
+constexpr StorageType storage_type<std::int32_t> = StorageType::int32;
+template <>
+constexpr StorageType storage_type<bool> = StorageType::bool8;
+
+/// `Function` over consecutive elements of the types `T`.
+template <class Function, class... T>
+class Block {
+ public:
+  static bool run(Index count, std::byte* result, const std::byte* const* operands) {
+    return run(count, result, operands, std::index_sequence_for<T...>{});
+  }
+
+ private:
+  using Value = decltype(Function{}(T{}...));
+  static constexpr bool is_exact = sizeof(Value) > sizeof(Slot<Value>);
+
+  template <std::size_t... i>
+  static bool run(Index count, std::byte* result, const std::byte* const* operands,
+                  std::index_sequence<i...>) {
+    return loop(count, reinterpret_cast<Slot<Value>*>(result),
+                reinterpret_cast<const Slot<T>*>(operands[i])...);
+  }
+
+  static bool loop(Index count, Slot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
+    std::uint64_t outside = 0;  // the upper half collects whatever does not fit 32 bits
+    for (Index i = 0; i < count; ++i) {
+      const Value value = Function{}(static_cast<T>(operands[i])...);
+      if constexpr (is_exact) outside |= static_cast<std::uint64_t>(value + (Value{1} << 31));
+      result[i] = static_cast<Slot<Value>>(value);
+    }
+    return outside >> 32 == 0;
+  }
+};
+
+/// The types that a function's operands are computed in.
+template <class... T>
+struct Operands {
+  template <class Function>
+  static consteval ElementwiseFunction::Overload overload() {
+    constexpr StorageType types[] = {storage_type<T>...};
+    return {types[sizeof...(T) - 1], &Block<Function, T...>::run};
+  }
+};
+
+template <class Function, class... Signatures>
+consteval ElementwiseFunction function(std::string_view name) {
+  return {name, {Signatures::template overload<Function>()...}};
+}
+
+using F = Operands<float>;
+using I = Operands<std::int32_t>;
+using FF = Operands<float, float>;
+using II = Operands<std::int32_t, std::int32_t>;
+using BB = Operands<bool, bool>;
+using BFF = Operands<bool, float, float>;
+using BII = Operands<bool, std::int32_t, std::int32_t>;
+using BBB = Operands<bool, bool, bool>;
+
+constexpr ElementwiseFunction table[] = {
+    function<scalar_functions::Add, FF, II>("add"),
+    function<scalar_functions::Sub, FF, II>("sub"),
+    function<scalar_functions::Mul, FF, II>("mul"),
+    function<scalar_functions::Mul, FF, II>("elementwise_mul"),
+    function<scalar_functions::Div, FF>("div"),
+    function<scalar_functions::Pow, FF, II>("pow"),
+    function<scalar_functions::Maximum, FF, II>("maximum"),
+    function<scalar_functions::Neg, F, I>("neg"),
+    function<scalar_functions::Exp, F>("exp"),
+    function<scalar_functions::Log, F>("log"),
+    function<scalar_functions::Relu, F, I>("relu"),
+    function<scalar_functions::Sigmoid, F>("sigmoid"),
+    function<scalar_functions::Tanh, F>("tanh"),
+    function<scalar_functions::Eq, FF, II, BB>("eq"),
+    function<scalar_functions::Ne, FF, II, BB>("ne"),
+    function<scalar_functions::Lt, FF, II>("lt"),
+    function<scalar_functions::Le, FF, II>("le"),
+    function<scalar_functions::Select, BFF, BII, BBB>("select"),
+};
+
+/// The table of this unit; as long as every other one.
+const ElementwiseFunction* elementwise_table() { return table; }
+
+}  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET

@@ -1,0 +1,11 @@
+// The namespace of code that is compiled once for each instruction set (see cmake/library.cmake): a unit
+// named …_x86_64_v3.cpp defines ORLOP_INSTRUCTION_SET as x86_64_v3 before anything else; every other unit is
+// the baseline.
+//
+// Such code instantiates nothing of the standard library and calls no inline function of a shared namespace:
+// the linker keeps one copy of those, and must not keep the one for a newer processor.
+#pragma once
+
+#ifndef ORLOP_INSTRUCTION_SET
+#define ORLOP_INSTRUCTION_SET baseline
+#endif
