@@ -18,4 +18,9 @@ NB_MODULE(_core, module) {
   bind_layout(module);
   bind_io(module);
   bind_plans(module);
+  bind_carrier(module);
+  bind_operation(module);
+  bind_tensor(module);
+  bind_functional(module);
+  bind_cpu(module);
 }

@@ -94,5 +94,10 @@ void bind_dtype(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_io(nb::module_& module);
 void bind_plans(nb::module_& module);
+void bind_carrier(nb::module_& module);
+void bind_operation(nb::module_& module);
+void bind_tensor(nb::module_& module);
+void bind_functional(nb::module_& module);
+void bind_cpu(nb::module_& module);
 
 }  // namespace orlop::bindings

@@ -1,0 +1,509 @@
+// The Python faces of Carrier and DependentCarrier, and the trampoline behind carriers written in Python.
+#include "carrier.hpp"
+
+#include <nanobind/trampoline.h>
+
+#include <cstring>
+#include <unordered_map>
+
+#include "orlop/operation/operation.hpp"
+#include "orlop/storage/normalize.hpp"
+#include "tensor.hpp"
+
+namespace orlop::bindings {
+
+// --- Class identity ---------------------------------------------------------------------------------------
+
+namespace {
+
+bool is_subclass(nb::handle type, nb::handle base) {
+  const int result = PyObject_IsSubclass(type.ptr(), base.ptr());
+  if (result < 0) throw_python_error();
+  return result == 1;
+}
+
+/// Whether `type` is itself bound to a C++ class, not a Python class derived from one.
+bool is_native(nb::handle type) {
+  return nb::type_check(type) && NB_CALL(nb_type_lookup)(NB_CTX, &nb::type_info(type)) == type.ptr();
+}
+
+}  // namespace
+
+CarrierClass carrier_class_of_type(nb::handle type) {
+  static std::unordered_map<PyObject*, CarrierClass> known;
+  if (!PyType_Check(type.ptr())) return {};
+  const auto found = known.find(type.ptr());
+  if (found != known.end()) return found->second;
+  if (!is_subclass(type, nb::type<Carrier>())) return {};
+  const bool dependent = is_subclass(type, nb::type<DependentCarrier>());
+  CarrierClass result;
+  if (is_native(type)) {
+    result = orlop::detail::native_carrier_class(nb::type_info(type), dependent);
+    result.record()->python_type = type.ptr();
+  } else {
+    result = orlop::detail::python_carrier_class(type.ptr(), nb::cast<std::string>(type.attr("__name__")), dependent);
+  }
+  Py_INCREF(type.ptr());  // an identity must never be reused by another class
+  known.emplace(type.ptr(), result);
+  return result;
+}
+
+nb::object python_class(CarrierClass carrier_class) {
+  if (!carrier_class) return nb::none();
+  void* type = carrier_class.record()->python_type.load();
+  if (type == nullptr) return nb::str(std::string(carrier_class.name()).c_str());
+  return nb::borrow(static_cast<PyObject*>(type));
+}
+
+// --- Values -------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct BufferView {
+  explicit BufferView(nb::handle exporter) {
+    if (PyObject_GetBuffer(exporter.ptr(), &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
+      PyErr_Clear();
+      return;
+    }
+    is_held = true;
+  }
+  BufferView(const BufferView&) = delete;
+  BufferView& operator=(const BufferView&) = delete;
+  ~BufferView() {
+    if (is_held) PyBuffer_Release(&view);
+  }
+  /// One dimension of exactly the slots of `dtype`.
+  [[nodiscard]] bool fits(const DType& dtype) const {
+    if (!is_held || view.ndim != 1 || view.itemsize != dtype.slot_bytes()) return false;
+    const std::string_view format = view.format == nullptr ? "B" : view.format;
+    switch (dtype.storage_type()) {
+      case StorageType::float32:
+        return format == "f";
+      case StorageType::int32:
+        return format == "i" || format == "l";
+      case StorageType::bool8:
+        return format == "?";
+      case StorageType::other:
+        break;
+    }
+    return false;
+  }
+  Py_buffer view{};
+  bool is_held = false;
+};
+
+void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::string_view what, std::byte* slot) {
+  if (value.is_none() && holes_are_zero) {
+    std::memset(slot, 0, static_cast<std::size_t>(dtype.slot_bytes()));
+    return;
+  }
+  if (dtype.storage_type() == StorageType::int32 && !PyLong_Check(value.ptr()) && PyIndex_Check(value.ptr()) != 0) {
+    const Index number = to_index(value, what, "a value");
+    encode_slot(dtype, Scalar(number), slot);
+    return;
+  }
+  encode_slot(dtype, to_scalar(value, what, "a value"), slot);
+}
+
+}  // namespace
+
+std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero, std::string_view what) {
+  const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
+  std::vector<std::byte> slots;
+  if (PyObject_CheckBuffer(values.ptr()) != 0) {
+    const BufferView buffer(values);
+    if (buffer.fits(dtype)) {
+      slots.resize(static_cast<std::size_t>(buffer.view.len));
+      std::memcpy(slots.data(), buffer.view.buf, slots.size());
+      if (dtype.storage_type() == StorageType::bool8)
+        for (std::byte& slot : slots) slot = slot == std::byte{0} ? std::byte{0} : std::byte{1};
+      return slots;
+    }
+  }
+  const nb::object iterator = nb::steal(PyObject_GetIter(values.ptr()));
+  if (!iterator.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
+    PyErr_Clear();
+    raise<TypeError>(what, "values must be iterable: got ", python_type_name(values));
+  }
+  if (PyList_CheckExact(values.ptr()) || PyTuple_CheckExact(values.ptr()))
+    slots.reserve(static_cast<std::size_t>(PyObject_Size(values.ptr())) * bytes);
+  while (true) {
+    const nb::object value = nb::steal(PyIter_Next(iterator.ptr()));
+    if (!value.is_valid()) break;
+    slots.resize(slots.size() + bytes);
+    pack_value(value, dtype, holes_are_zero, what, slots.data() + slots.size() - bytes);
+  }
+  if (PyErr_Occurred() != nullptr) throw_python_error();
+  return slots;
+}
+
+Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype) {
+  const DType& stored = prototype.factory_dtype(dtype);
+  const CarrierClass kind = prototype.carrier_class();
+  const std::vector<std::byte> slots = pack_values(values, stored, prototype.holes_are_zero(), kind.name());
+  const auto count = static_cast<Index>(slots.size()) / stored.slot_bytes();
+  if (kind.is_shipped() && !kind.is_dependent()) {
+    Ref<Carrier> result = prototype.allocate_like(count, {.is_mutable = is_mutable, .dtype = stored, .empty = true});
+    result->write_span(0, count, slots.data());
+    return result;
+  }
+  // A custom kind, or a hierarchy over one, makes its own from values.
+  std::vector<Scalar> scalars;
+  scalars.reserve(static_cast<std::size_t>(count));
+  for (Index i = 0; i < count; ++i) scalars.push_back(decode_slot(stored, slots.data() + i * stored.slot_bytes()));
+  return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
+}
+
+// --- Constructor arguments ------------------------------------------------------------------------------------
+
+CallArguments::CallArguments(const char* name, const nb::args& args, const nb::kwargs& kwargs,
+                             std::initializer_list<const char*> positional, std::size_t required,
+                             std::initializer_list<const char*> keywords)
+    : name_(name) {
+  for (const char* parameter : positional) values_.emplace_back(parameter, nb::object());
+  for (const char* parameter : keywords) values_.emplace_back(parameter, nb::object());
+  if (args.size() > positional.size())
+    raise<TypeError>(name, name, "() takes at most ", positional.size(), " positional arguments but ", args.size(),
+                     " were given; the others are keyword-only");
+  for (std::size_t i = 0; i < args.size(); ++i) values_[i].second = args[i];
+  for (const auto& [key, value] : kwargs) {
+    const auto word = nb::cast<std::string>(key);
+    const auto found = std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == word; });
+    if (found == values_.end()) raise<TypeError>(name, name, "() got an unexpected keyword argument '", word, "'");
+    if (found->second.is_valid()) raise<TypeError>(name, name, "() got multiple values for argument '", word, "'");
+    found->second = nb::borrow(value);
+  }
+  for (std::size_t i = 0; i < required; ++i)
+    if (!values_[i].second.is_valid())
+      raise<TypeError>(name, name, "() missing 1 required positional argument: '", values_[i].first, "'");
+}
+
+nb::object CallArguments::get(std::string_view name) const {
+  for (const auto& [known, value] : values_)
+    if (known == name) return value;
+  return {};
+}
+
+nb::object CallArguments::require_keyword(std::string_view name) const {
+  nb::object value = get(name);
+  if (!value.is_valid()) raise<TypeError>(name_, name_, "() missing 1 required keyword-only argument: '", name, "'");
+  return value;
+}
+
+bool CallArguments::flag(std::string_view name, bool otherwise) const {
+  const nb::object value = get(name);
+  return value.is_valid() ? to_bool(value, name_, name) : otherwise;
+}
+
+// --- Closed classes ---------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string closed_message(std::string_view name) {
+  std::string message(closed_carrier_message);
+  constexpr std::string_view field = "{name}";
+  for (auto at = message.find(field); at != std::string::npos; at = message.find(field, at + name.size()))
+    message.replace(at, field.size(), name);
+  return message;
+}
+
+}  // namespace
+
+void reject_subclasses(nb::handle bound, const char* name) {
+  const nb::object hook = nb::cpp_function([message = closed_message(name)](const nb::args&, const nb::kwargs&) {
+    throw TypeError(message);
+  });
+  nb::setattr(bound, "__init_subclass__", nb::steal(PyClassMethod_New(hook.ptr())));
+}
+
+// --- Carriers written in Python ---------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* required_hooks[] = {"size", "dtype", "get_value", "new_like", "allocate_like", "scatter"};
+
+/// Whether the class of `self` replaces the attribute that the base class `Carrier` has.
+bool overrides(nb::handle self, const char* name) {
+  return !nb::object(self.type().attr(name)).is(nb::object(nb::type<Carrier>().attr(name)));
+}
+
+nb::dict factory_keywords(bool is_mutable, DTypeRef dtype, const Carrier& receiver) {
+  nb::dict keywords;
+  keywords["mutable"] = is_mutable;
+  // Hooks written without dtype= still work while it is the receiver's own (S107).
+  if (dtype && dtype.get() != &receiver.dtype()) keywords["dtype"] = from_dtype(*dtype);
+  return keywords;
+}
+
+/// Every hook calls the Python method of its name, with the interpreter's lock.
+template <class Base>
+class PythonCarrier final : public Base {
+ public:
+  explicit PythonCarrier(CarrierClass carrier_class) : Base(carrier_class) {}
+
+  [[nodiscard]] Index size() const override {
+    const nb::gil_scoped_acquire lock;
+    const Index result = to_index(self().attr("size")(), name(), "size()");
+    if (result < 0) raise<ValueError>(name(), "size() must not be negative: got ", result);
+    return result;
+  }
+  [[nodiscard]] const DType& dtype() const override {
+    const nb::gil_scoped_acquire lock;
+    return to_dtype(self().attr("dtype")(), name());
+  }
+  [[nodiscard]] Scalar get_value(Index index) const override {
+    const nb::gil_scoped_acquire lock;
+    return to_scalar(self().attr("get_value")(index), name(), "get_value()");
+  }
+  void set_value(Index index, const Scalar& value) override {
+    const nb::gil_scoped_acquire lock;
+    self().attr("set_value")(index, from_scalar(value));
+  }
+  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions& options) const override {
+    const nb::gil_scoped_acquire lock;
+    nb::list list;
+    for (const Scalar& value : values) list.append(from_scalar(value));
+    return fresh("new_like", list, factory_keywords(options.is_mutable, options.dtype, *this));
+  }
+  [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options) const override {
+    const nb::gil_scoped_acquire lock;
+    return fresh("allocate_like", nb::int_(size), factory_keywords(options.is_mutable, options.dtype, *this));
+  }
+  void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping, Index offset) override {
+    const nb::gil_scoped_acquire lock;
+    self().attr("scatter")(to_scatter, scatter_onto, mapping, offset);
+  }
+  [[nodiscard]] DLPackInfo dlpack_info() const override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides(self(), "dlpack_info")) return Base::dlpack_info();
+    const nb::object info = self().attr("dlpack_info")();
+    return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(info["pointer"])), nb::cast<std::int32_t>(info["device_type"]),
+            nb::cast<std::int32_t>(info["device_id"])};
+  }
+  [[nodiscard]] bool is_growable() const noexcept override {
+    const nb::gil_scoped_acquire lock;
+    return overrides(self(), "_allocate");
+  }
+
+ protected:
+  [[nodiscard]] bool intrinsic_mutable() const override {
+    const nb::gil_scoped_acquire lock;
+    return to_bool(self().attr("_is_mutable")(), name(), "_is_mutable()");
+  }
+  [[nodiscard]] bool stores(const DType& dtype) const override {
+    const nb::gil_scoped_acquire lock;
+    return to_bool(self().attr("_supports_storage_dtype")(from_dtype(dtype)), name(), "_supports_storage_dtype()");
+  }
+  [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides(self(), "_dispatch_op")) return Base::make_operation(operation_name);
+    const nb::object operation = self().attr("_dispatch_op")(nb::str(operation_name.data(), operation_name.size()));
+    if (!nb::isinstance<Operation>(operation))
+      raise<TypeError>(name(), "_dispatch_op must return an Operation: got ", python_type_name(operation));
+    return nb::cast<Ref<Operation>>(operation);
+  }
+  void on_release() override {
+    const nb::gil_scoped_acquire lock;
+    self().attr("_release")();
+  }
+  void on_allocate(Index size) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides(self(), "_allocate")) return Base::on_allocate(size);
+    self().attr("_allocate")(size);
+  }
+
+ private:
+  [[nodiscard]] nb::handle self() const { return this->python_object(); }
+  [[nodiscard]] std::string_view name() const { return this->carrier_class().name(); }
+  template <class Source>
+  [[nodiscard]] Ref<Carrier> fresh(const char* factory, const Source& source, const nb::dict& keywords) const {
+    const nb::object result = self().attr(factory)(source, **keywords);
+    if (!nb::isinstance<Carrier>(result))
+      raise<TypeError>(name(), factory, "() must return a Carrier: got ", python_type_name(result));
+    return nb::cast<Ref<Carrier>>(result);
+  }
+};
+
+using LegacyCarrier = PythonCarrier<Carrier>;
+using LegacyDependentCarrier = PythonCarrier<DependentCarrier>;
+
+/// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of an override.
+bool is_python(const Carrier& carrier) {
+  return dynamic_cast<const LegacyCarrier*>(&carrier) != nullptr ||
+         dynamic_cast<const LegacyDependentCarrier*>(&carrier) != nullptr;
+}
+
+template <class Base>
+void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args, const nb::kwargs& kwargs) {
+  const nb::handle type = self.h.type();
+  const auto name = nb::cast<std::string>(type.attr("__name__"));
+  if (args.size() != 0 || kwargs.size() != 0)
+    raise<TypeError>(name, "the Carrier initializer takes no arguments; call super().__init__()");
+  if (is_native(type)) raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
+  std::string missing;
+  for (const char* hook : required_hooks)
+    if (!overrides(self.h, hook)) missing += missing.empty() ? hook : text(", ", hook);
+  if (!missing.empty())
+    raise<TypeError>(name, "the class does not implement the required hooks of a Carrier: ", missing);
+  new (static_cast<void*>(self.p)) PythonCarrier<Base>(carrier_class_of_type(type));
+}
+
+[[noreturn]] void refuse_base_hook(const Carrier& self, std::string_view hook) {
+  raise<NotImplementedError>(self.carrier_class().name(), "Carrier.", hook, " is abstract; the class must implement it");
+}
+
+Index to_slot(const Carrier& self, nb::handle key) {
+  return to_index<IndexError>(key, self.carrier_class().name(), "the index", true);
+}
+
+/// A value for a slot, with the integer-index protocol where integers are stored.
+Scalar to_slot_value(const Carrier& self, nb::handle value) {
+  if (self.dtype().storage_type() == StorageType::int32 && !PyBool_Check(value.ptr()) && PyIndex_Check(value.ptr()) != 0)
+    return Scalar(to_index(value, self.carrier_class().name(), "value"));
+  return to_scalar(value, self.carrier_class().name(), "value");
+}
+
+
+nb::object base_get_value(Carrier& self, nb::handle index) {
+  if (is_python(self)) refuse_base_hook(self, "get_value");
+  return from_scalar(self.get_value(to_slot(self, index)));
+}
+
+void base_set_value(Carrier& self, nb::handle key, nb::handle value) {
+  const Index index = to_slot(self, key);
+  if (is_python(self)) return self.Carrier::set_value(index, Scalar(0));
+  self.check_writable(index);
+  self.set_value(index, to_slot_value(self, value));
+}
+
+Ref<Carrier> base_new_like(Carrier& self, nb::handle values, nb::handle is_mutable, nb::handle dtype) {
+  if (is_python(self)) refuse_base_hook(self, "new_like");
+  const std::string_view name = self.carrier_class().name();
+  const bool wanted = to_bool(is_mutable, name, "mutable");
+  return new_like(self, values, wanted, dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
+}
+
+Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mutable, nb::handle dtype, nb::handle empty) {
+  if (is_python(self)) refuse_base_hook(self, "allocate_like");
+  const std::string_view name = self.carrier_class().name();
+  const Index slots = to_index(size, name, "size", true);
+  if (slots < 0) raise<ValueError>(name, "size must not be negative: got ", slots);
+  AllocateOptions options{.is_mutable = to_bool(is_mutable, name, "mutable"), .empty = to_bool(empty, name, "empty")};
+  options.dtype = self.factory_dtype(dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
+  return self.allocate_like(slots, options);
+}
+
+void base_scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset) {
+  if (is_python(self)) return self.Carrier::scatter(Tensor(), Tensor(), Layout(), 0);
+  const std::string_view name = self.carrier_class().name();
+  self.require_live();
+  self.require_mutable();
+  const Tensor source = to_tensor(to_scatter, name, "to_scatter");
+  const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
+  if (!nb::isinstance<Layout>(mapping)) raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
+  self.scatter(source, destination, nb::cast<Layout>(mapping), to_index(offset, name, "mapping_offset"));
+}
+
+nb::dict base_dlpack_info(Carrier& self) {
+  const DLPackInfo info = is_python(self) ? self.Carrier::dlpack_info() : self.dlpack_info();
+  nb::dict result;
+  result["pointer"] = reinterpret_cast<std::uintptr_t>(info.pointer);
+  result["device_type"] = info.device_type;
+  result["device_id"] = info.device_id;
+  return result;
+}
+
+bool supports_storage_dtype(Carrier& self, nb::handle dtype) {
+  return self.supports_storage_dtype(to_dtype(dtype, self.carrier_class().name()));
+}
+
+Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
+  if (!PyUnicode_Check(name.ptr()))
+    raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ", python_type_name(name));
+  return self.dispatch_op(nb::cast<std::string>(nb::str(name)));
+}
+
+}  // namespace
+
+nb::object carrier_item(Carrier& carrier, Index slot) {
+  carrier.check_readable(slot);
+  // A carrier written in Python may hold values that are no numbers.
+  if (is_python(carrier)) return nb::handle(carrier.python_object()).attr("get_value")(slot);
+  return from_scalar(carrier.get_value(slot));
+}
+
+void set_carrier_item(Carrier& carrier, Index slot, nb::handle value) {
+  carrier.check_writable(slot);
+  if (!is_python(carrier)) return carrier.set_value(slot, to_slot_value(carrier, value));
+  const std::int64_t before = carrier.version();
+  nb::handle(carrier.python_object()).attr("set_value")(slot, value);
+  if (carrier.version() == before) carrier.increment_version();
+}
+
+void bind_carrier(nb::module_& module) {
+  module.attr("CLOSED_CARRIER_MESSAGE") = nb::str(closed_carrier_message.data(), closed_carrier_message.size());
+  module.def("reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); }, "name"_a,
+             "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
+
+  nb::class_<Carrier, LegacyCarrier> carrier(module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots),
+                                             nb::is_weak_referenceable(), nb::dynamic_attr(),
+                                             "One homogeneous storage sequence: the extension point for storage authors.");
+  carrier.def("__init__", &construct_python_carrier<Carrier>)
+      .def("size", [](Carrier& self) {
+             if (is_python(self)) refuse_base_hook(self, "size");
+             return self.size();
+           }, "Number of physical slots.")
+      .def("dtype", [](Carrier& self) {
+             if (is_python(self)) refuse_base_hook(self, "dtype");
+             return from_dtype(self.dtype());
+           }, "The dtype of every slot; also after release.")
+      .def("get_value", &base_get_value, "index"_a, "The value of one slot.")
+      .def("set_value", &base_set_value, "index"_a, "value"_a, "Writes one slot; the version advances once.")
+      .def("new_like", &base_new_like, "values"_a, nb::kw_only(), "mutable"_a = true, "dtype"_a = nb::none(),
+           "Fresh storage of the same kind holding `values`.")
+      .def("allocate_like", &base_allocate_like, "size"_a, nb::kw_only(), "mutable"_a = true, "dtype"_a = nb::none(),
+           "empty"_a = false, "Fresh storage of the same kind with `size` slots, zero unless `empty`.")
+      .def("scatter", &base_scatter, "to_scatter"_a, "scatter_onto"_a, "mapping"_a, "mapping_offset"_a = 0,
+           "Writes the logical values of a Tensor through a mapping.")
+      .def("dlpack_info", &base_dlpack_info, "pointer, device_type and device_id, or BufferError.")
+      .def("_is_mutable", [](Carrier&) { return false; }, "Hook: whether the storage permits writes.")
+      .def("_supports_storage_dtype", [](Carrier& self, nb::handle dtype) {
+             return try_dtype(dtype) == &self.dtype();
+           }, "dtype"_a, "Hook: structural support for a storage dtype.")
+      .def("_dispatch_op", [](Carrier& self, std::string_view name) {
+             raise<NotImplementedError>(self.carrier_class().name(), "operation ", name, " is not supported on this carrier");
+           }, "operation_name"_a, "Hook: a fresh Operation for a dispatch name.")
+      .def("_release", [](Carrier&) {}, "Hook: gives up the storage, once.")
+      .def("_allocate", [](Carrier& self, Index size) { if (is_python(self)) refuse_base_hook(self, "_allocate"); self.allocate(size); },
+           "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.")
+      .def("__getitem__", [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); }, "index"_a)
+      .def("__setitem__", [](Carrier& self, nb::handle index, nb::handle value) {
+             set_carrier_item(self, to_slot(self, index), value);
+           }, "index"_a, "value"_a)
+      .def("is_mutable", &Carrier::is_mutable, "Whether public interfaces may write now.")
+      .def("is_owned", &Carrier::is_owned, "Whether another carrier owns this one exclusively.")
+      .def("is_released", &Carrier::is_released, "Whether the storage is gone for good.")
+      .def("release", &Carrier::release, "Gives the storage up for good; idempotent.")
+      .def_prop_ro("version", &Carrier::version, "Advances with every successful mutation.")
+      .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
+      .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a, "Structural support; allocates nothing.")
+      .def("dispatch_op", &dispatch_op, "operation_name"_a, "A fresh operation bound to the name and this exact class.")
+      .def("_claim_ownership", &Carrier::claim_ownership)
+      .def("_relinquish_ownership", &Carrier::relinquish_ownership, "token"_a)
+      .def("_begin_owner_access", &Carrier::begin_owner_access, "token"_a)
+      .def("_end_owner_access", &Carrier::end_owner_access, "token"_a)
+      .def("_has_owner_access", &Carrier::has_owner_access);
+  for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
+    carrier.def(name, [](Carrier& self, const nb::args&) {
+      raise<TypeError>(self.carrier_class().name(), "a carrier is not copied or pickled implicitly; use new_like, "
+                       "allocate_like or move");
+    });
+
+  nb::class_<DependentCarrier, Carrier, LegacyDependentCarrier> dependent(
+      module, "DependentCarrier", counted<DependentCarrier>(), nb::type_slots(collector_slots),
+      "Base of carriers whose capabilities depend on what they are built from.");
+  dependent.def("__init__", &construct_python_carrier<DependentCarrier>);
+}
+
+}  // namespace orlop::bindings

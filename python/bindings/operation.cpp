@@ -1,0 +1,199 @@
+// The Python face of Operation, and the trampoline behind operations written in Python.
+#include "operation.hpp"
+
+#include <nanobind/trampoline.h>
+
+#include "carrier.hpp"
+#include "plans.hpp"
+#include "tensor.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+nb::handle operation_type() { return nb::type<Operation>(); }
+
+/// Calls `_forward` and `backward` of the Python class.
+class PythonOperation final : public Operation {
+ public:
+  Gradients backward(const Tensor& gradient) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides("backward")) return Operation::backward(gradient);
+    const nb::object result = self().attr("backward")(gradient);
+    if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr()))
+      raise<TypeError>(implementation_name(), "backward must return a tuple with one Tensor or None per saved input: got ",
+                       python_type_name(result));
+    Gradients gradients;
+    for (nb::handle entry : result) {
+      if (entry.is_none())
+        gradients.emplace_back();
+      else
+        gradients.emplace_back(to_tensor(entry, implementation_name(), "a gradient"));
+    }
+    return gradients;
+  }
+
+  [[nodiscard]] std::string implementation_name() const override {
+    const nb::gil_scoped_acquire lock;
+    return nb::cast<std::string>(self().type().attr("__name__"));
+  }
+
+ protected:
+  Tensor forward_impl(std::span<const Argument> inputs) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides("_forward"))
+      raise<TypeError>(implementation_name(), "the class implements no _forward; an Operation needs one");
+    nb::list arguments;
+    for (const Argument& input : inputs) arguments.append(from_argument(input));
+    const nb::object result = self().attr("_forward")(*nb::tuple(arguments));
+    TensorObject* tensor = try_tensor(result);
+    if (tensor == nullptr)
+      raise<TypeError>(implementation_name(), "_forward must return a Tensor: got ", python_type_name(result));
+    return Tensor(Ref<TensorObject>(tensor));
+  }
+
+ private:
+  [[nodiscard]] nb::handle self() const { return python_object(); }
+  [[nodiscard]] bool overrides(const char* name) const {
+    return !nb::object(self().type().attr(name)).is(nb::object(operation_type().attr(name)));
+  }
+};
+
+bool is_python(const Operation& operation) { return dynamic_cast<const PythonOperation*>(&operation) != nullptr; }
+
+/// The validated `options` of a call, or null: the one keyword that forward takes (P42).
+const OperationExecutionOptions* keyword_options(const nb::kwargs& kwargs, std::string_view what) {
+  const OperationExecutionOptions* options = nullptr;
+  for (const auto& [key, value] : kwargs) {
+    const auto word = nb::cast<std::string>(key);
+    if (word != "options") raise<TypeError>(what, "unexpected keyword argument '", word, "'; only options is allowed");
+    options = to_options(value, what);
+  }
+  return options;
+}
+
+std::string call_name(const Operation& operation) {
+  return operation.is_dispatched() ? operation.operation_name() : operation.implementation_name();
+}
+
+Tensor forward(Operation& self, const nb::args& args, const nb::kwargs& kwargs) {
+  const auto* options = keyword_options(kwargs, call_name(self));
+  return self.forward(to_arguments(self, args), options);
+}
+
+Tensor execute_lowered(Operation& self, const nb::args& args, const nb::kwargs& kwargs) {
+  const auto* options = keyword_options(kwargs, call_name(self));
+  return self.execute_lowered(to_arguments(self, args), options);
+}
+
+nb::tuple gradients_tuple(const Gradients& gradients) {
+  nb::list list;
+  for (const auto& gradient : gradients) list.append(gradient ? nb::cast(*gradient) : nb::none());
+  return nb::tuple(list);
+}
+
+// The instance's dict lives in the C++ context under this key.
+constexpr const char* context_key = "python";
+
+nb::dict context(Operation& self) {
+  auto& ctx = self.ctx();
+  auto found = ctx.find(context_key);
+  if (found == ctx.end()) found = ctx.emplace(context_key, PythonValue{nb::dict()}).first;
+  return nb::borrow<nb::dict>(std::any_cast<PythonValue&>(found->second).value);
+}
+
+int traverse_operation(PyObject* self, visitproc visit, void* arg) {
+  const auto base = reinterpret_cast<traverseproc>(collector_slots[0].pfunc);
+  if (const int result = base(self, visit, arg); result != 0) return result;
+  if (!nb::inst_ready(self)) return 0;
+  if (const std::any* value = nb::inst_ptr<Operation>(self)->find_context(context_key))
+    Py_VISIT(std::any_cast<const PythonValue&>(*value).value.ptr());
+  return 0;
+}
+
+PyType_Slot operation_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_operation)},
+                                 {Py_tp_clear, collector_slots[1].pfunc},
+                                 {0, nullptr}};
+
+nb::tuple input_versions(const Operation& self) {
+  nb::list list;
+  for (const VersionToken& token : self.input_versions()) list.append(token_tuple(token));
+  return nb::tuple(list);
+}
+
+void store_inputs(Operation& self, const nb::args& args) {
+  std::vector<Tensor> tensors;
+  for (nb::handle value : args)
+    if (TensorObject* tensor = try_tensor(value)) tensors.emplace_back(Ref<TensorObject>(tensor));
+  self.store_inputs(tensors);
+}
+
+}  // namespace
+
+nb::tuple token_tuple(const VersionToken& token) {
+  nb::list list;
+  for (const auto& [carrier, version] : token.entries())
+    list.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(carrier), version));
+  return nb::tuple(list);
+}
+
+std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) {
+  const bool verbatim = is_python(operation);
+  std::vector<Argument> arguments;
+  arguments.reserve(nb::len(args));
+  for (nb::handle value : args) {
+    if (TensorObject* tensor = try_tensor(value))
+      arguments.emplace_back(Tensor(Ref<TensorObject>(tensor)));
+    else if (verbatim)
+      arguments.push_back(Argument::of(PythonValue{nb::borrow(value)}));
+    else
+      arguments.push_back(to_argument(value));
+  }
+  return arguments;
+}
+
+void bind_operation(nb::module_& module) {
+  nb::class_<Operation, PythonOperation> operation(module, "Operation", counted<Operation>(),
+                                                   nb::type_slots(operation_slots), nb::is_weak_referenceable(),
+                                                   nb::dynamic_attr(),
+                                                   "One stateful invocation; subclass it with `_forward` and `backward`.");
+  operation.def(nb::init<>())
+      .def("forward", &forward, "inputs"_a, "kwargs"_a, "Runs the operation on positional inputs; options= is the only keyword.")
+      .def("_execute_lowered", &execute_lowered, "inputs"_a, "kwargs"_a, "forward without recording a node.")
+      .def("_forward", [](Operation& self, const nb::args&) {
+             raise<TypeError>(call_name(self), "_forward is a hook; call forward");
+           }, "inputs"_a)
+      .def("backward", [](Operation& self, nb::handle gradient) {
+             if (is_python(self)) return gradients_tuple(self.Operation::backward(Tensor()));
+             return gradients_tuple(self.backward(to_tensor(gradient, call_name(self), "gradient")));
+           }, "gradient"_a, "One Tensor or None per saved input.")
+      .def_prop_ro("ctx", &context, "The instance's own dict.")
+      .def("store_inputs", &store_inputs, "inputs"_a, "Keeps the Tensors among the arguments with fresh version tokens.")
+      .def("inputs", [](const Operation& self) {
+             nb::list list;
+             for (const Tensor& tensor : self.inputs()) list.append(tensor);
+             return nb::tuple(list);
+           }, "The kept Tensors.")
+      .def("input_versions", &input_versions, "One version token per kept Tensor.")
+      .def("validate_input_versions", &Operation::validate_input_versions,
+           "RuntimeError when a kept Tensor was mutated since.")
+      .def("_release_autograd_state", &Operation::release_autograd_state)
+      .def_prop_ro("_autograd_state_freed", &Operation::autograd_state_freed)
+      .def_prop_ro("_operation_name", [](const Operation& self) -> nb::object {
+        if (!self.is_dispatched()) return nb::none();
+        return nb::str(self.operation_name().c_str(), self.operation_name().size());
+      })
+      .def_prop_ro("_dispatch_carrier_class", [](const Operation& self) { return python_class(self.dispatch_carrier_class()); })
+      .def_prop_ro("_execution_options", [](const Operation& self) -> nb::object {
+        return self.execution_options() == nullptr ? nb::none() : nb::cast(*self.execution_options());
+      });
+  module.def("execute_lowered_operation", [](Operation& operation, const nb::args& args, const nb::kwargs& kwargs) {
+    return execute_lowered(operation, args, kwargs);
+  }, "operation"_a, "inputs"_a, "kwargs"_a, "The base path of `_execute_lowered`, whatever a subclass shadows.");
+  module.def("table_operation", [](nb::handle name) {
+    if (!PyUnicode_Check(name.ptr())) raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
+    return table_operation(nb::cast<std::string>(name));
+  }, "name"_a, "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
+}
+
+}  // namespace orlop::bindings

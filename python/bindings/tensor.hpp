@@ -1,0 +1,47 @@
+// Tensors and operation arguments across the language border.
+#pragma once
+
+#include "orlop/operation/operation.hpp"
+#include "orlop/tensor/tensor.hpp"
+#include "support.hpp"
+
+namespace nanobind::detail {
+
+/// A Tensor handle: the Python object is the counted tensor behind it.
+template <>
+struct type_caster<orlop::Tensor> {
+  using Caster = make_caster<orlop::TensorObject>;
+  NB_TYPE_CASTER(orlop::Tensor, Caster::Name)
+
+  bool from_python(handle src, uint32_t flags, cleanup_list* cleanup) noexcept {
+    Caster caster;
+    if (!caster.from_python(src, flags, cleanup)) return false;
+    auto* object = caster.operator orlop::TensorObject*();
+    if (object == nullptr) return false;
+    value = orlop::Tensor(orlop::Ref<orlop::TensorObject>(object));
+    return true;
+  }
+  static handle from_cpp(const orlop::Tensor& tensor, rv_policy policy, cleanup_list* cleanup) noexcept {
+    return make_caster<orlop::Ref<orlop::TensorObject>>::from_cpp(tensor.ref(), policy, cleanup);
+  }
+};
+
+}  // namespace nanobind::detail
+
+namespace orlop::bindings {
+
+/// The tensor, or null where `value` is none.
+TensorObject* try_tensor(nb::handle value);
+/// The tensor, or TypeError ‹<name> must be a Tensor›.
+Tensor to_tensor(nb::handle value, std::string_view what, std::string_view name);
+
+/// A Python object that means nothing to the core: handed through to operations written in Python.
+struct PythonValue {
+  nb::object value;
+};
+
+/// A positional argument as the built-in operations understand it.
+Argument to_argument(nb::handle value);
+nb::object from_argument(const Argument& argument);
+
+}  // namespace orlop::bindings
