@@ -29,8 +29,26 @@ bool is_native(nb::handle type) {
 
 }  // namespace
 
+namespace {
+
+/// The classes met so far. Each is held, so that no other class gets its address and with it its identity.
+std::unordered_map<PyObject*, CarrierClass>& known_classes() {
+  static auto& known = *std::make_unique<std::unordered_map<PyObject*, CarrierClass>>().release();
+  return known;
+}
+
+/// At interpreter exit: a held class would keep its module, and that all its globals.
+void forget_classes() {
+  for (const auto& [type, carrier_class] : std::exchange(known_classes(), {})) {
+    carrier_class.record()->python_type = nullptr;
+    Py_DECREF(type);
+  }
+}
+
+}  // namespace
+
 CarrierClass carrier_class_of_type(nb::handle type) {
-  static std::unordered_map<PyObject*, CarrierClass> known;
+  auto& known = known_classes();
   if (!PyType_Check(type.ptr())) return {};
   const auto found = known.find(type.ptr());
   if (found != known.end()) return found->second;
@@ -442,6 +460,7 @@ void set_carrier_item(Carrier& carrier, Index slot, nb::handle value) {
 }
 
 void bind_carrier(nb::module_& module) {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(forget_classes));
   module.attr("CLOSED_CARRIER_MESSAGE") = nb::str(closed_carrier_message.data(), closed_carrier_message.size());
   module.def("reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); }, "name"_a,
              "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
