@@ -62,11 +62,9 @@ void construct(nb::pointer_and_handle<IndexMap> self, nb::handle shape, nb::hand
   if (!has_own(self.h.type(), "_index_ordinal"))
     raise<TypeError>(what, python_type_name(self.h), " is abstract: a subclass defines _index_ordinal");
   const Shape& domain = to_shape(shape, what, "shape");
-  const auto codomain = detail::index_protocol(codomain_size, what, "codomain_size", false);
-  if (!codomain) raise<OverflowError>(what, "codomain_size leaves 64 bits");
-  if (*codomain < 1) raise<ValueError>(what, "codomain_size must be positive: got ", *codomain);
+  const Index codomain = to_positive(codomain_size, what, "codomain_size");
   const auto known = to_known(is_injective, what, "is_injective");
-  std::construct_at(static_cast<PythonIndexMap*>(self.p), domain, *codomain, known);
+  std::construct_at(static_cast<PythonIndexMap*>(self.p), domain, codomain, known);
 }
 
 const PythonIndexMap* as_python(const IndexMap& map) { return dynamic_cast<const PythonIndexMap*>(&map); }
@@ -137,7 +135,7 @@ void bind_permutation(nb::module_& module) {
       .def("__init__",
            [](Permutation* self, nb::handle values, nb::handle codomain_size) {
              std::vector<Index> entries = to_values(values);
-             std::construct_at(self, std::move(entries), to_index(codomain_size, "Permutation", "codomain_size"));
+             std::construct_at(self, std::move(entries), to_positive(codomain_size, "Permutation", "codomain_size"));
            },
            "values"_a.none(), "codomain_size"_a.none())
       .def("__reduce__",

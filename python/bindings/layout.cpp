@@ -56,7 +56,13 @@ void bind_value(Class& cls) {
 // What Shape and Stride have in common.
 template <class T>
 void bind_nest(nb::class_<T>& cls, std::string_view kind) {
-  cls.def("__init__", [kind](T* self, const nb::args& items) { std::construct_at(self, to_modes(items, kind)); })
+  cls.def("__init__",
+          [kind](T* self, const nb::args& items) {
+            if (const auto flat = try_flat_modes(items))
+              std::construct_at(self, T::flat(*flat));
+            else
+              std::construct_at(self, to_modes(items, kind));
+          })
       .def("__int__", [](const T& self) { return self.to_integer(); })
       .def("__reduce__", [](const T& self) { return nb::make_tuple(nb::type<T>(), nb::make_tuple(nest_tuple(self))); })
       .def_prop_ro("top_level", [](const T& self) { return nest_tuple(self); }, "The modes as nested tuples.")

@@ -45,11 +45,16 @@ Coordinate to_exact_coordinate(nb::handle key, std::string_view what);
 /// The nested tuples of a coordinate; an integer for a leaf.
 nb::object from_coordinate(const Coordinate& coordinate);
 
+/// An integer of at least 1: other types are TypeErrors, smaller ones ValueErrors, beyond 64 bits OverflowErrors.
+Index to_positive(nb::handle value, std::string_view what, std::string_view name);
+
 /// The index at a Python key, without building a Coordinate for an ordinal or a flat tuple (M306).
 Index layout_index(const Layout& layout, nb::handle key, std::string_view what = "Layout");
 
 /// The modes that `Shape(*items)` and `Stride(*items)` spell (M302).
 Coordinate to_modes(const nb::args& items, std::string_view kind);
+/// The same modes where they are plain ints in one tuple or list, or as arguments; else nothing. Runs no user code.
+std::optional<SmallVector<Index, 4>> try_flat_modes(const nb::args& items);
 
 /// A Shape, or TypeError: `name` must be a Shape.
 const Shape& to_shape(nb::handle value, std::string_view what, std::string_view name);

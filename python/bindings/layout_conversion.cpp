@@ -5,8 +5,6 @@
 
 namespace orlop::bindings {
 
-using orlop::detail::Nest;
-
 namespace {
 
 // What orlop.layout adds in Python; it hands these over when it is loaded.
@@ -17,6 +15,7 @@ PythonNames* loaded_names = nullptr;  // lives as long as the interpreter
 
 const PythonNames& python_names() {
   if (loaded_names == nullptr) nb::module_::import_("orlop.layout");
+  if (loaded_names == nullptr) raise<RuntimeError>("layout", "orlop.layout is not loaded completely");
   return *loaded_names;
 }
 
@@ -39,7 +38,7 @@ Index saturated_index(nb::handle value, std::string_view what, std::string_view 
   return is_negative(value) ? std::numeric_limits<Index>::min() : std::numeric_limits<Index>::max();
 }
 
-bool is_nest(nb::handle value) { return PyTuple_Check(value.ptr()) || PyList_Check(value.ptr()); }
+bool is_nest(nb::handle value) { return PyTuple_Check(value.ptr()) != 0 || PyList_Check(value.ptr()) != 0; }
 
 // The items as they are now: what user code does to a list meanwhile does not matter.
 nb::tuple snapshot(nb::handle sequence) {
@@ -78,6 +77,13 @@ nb::object from_coordinate(const Coordinate& coordinate) {
   return nb::tuple(items);
 }
 
+Index to_positive(nb::handle value, std::string_view what, std::string_view name) {
+  const auto number = detail::index_protocol(value, what, name, false);
+  if (number ? *number < 1 : is_negative(value)) raise<ValueError>(what, name, " must be at least 1");
+  if (!number) raise<OverflowError>(what, name, " leaves 64 bits; use an integer up to 2**63 - 1");
+  return *number;
+}
+
 Index layout_index(const Layout& layout, nb::handle key, std::string_view what) {
   if (PyLong_CheckExact(key.ptr())) return layout(saturated_index(key, what, "a key"));
   const std::size_t rank = layout.rank();
@@ -103,7 +109,7 @@ const Shape& to_shape(nb::handle value, std::string_view what, std::string_view 
 }
 
 std::vector<Layout> to_tiler(nb::handle value, std::string_view what, std::string_view name) {
-  if (PySequence_Check(value.ptr()) == 0 || PyUnicode_Check(value.ptr()))
+  if (PySequence_Check(value.ptr()) == 0 || nb::isinstance<IndexMap>(value))
     raise<TypeError>(what, name, " must be a sequence of Layouts: got ", python_type_name(value));
   std::vector<Layout> tiler;
   for (const nb::handle item : snapshot(value)) tiler.push_back(to_layout(item, what, "an entry of the tiler"));
@@ -138,9 +144,10 @@ SmallVector<Index, 8> to_order(const nb::args& order, std::string_view what) {
 // Trees
 
 void set_tree_classes(nb::handle tree, nb::handle node, nb::handle identified) {
-  auto names = std::make_unique<PythonNames>(PythonNames{nb::borrow(tree), node.attr("Leaf"), node.attr("Push"),
-                                                         node.attr("Pop"), node.attr("id"), nb::borrow(identified)});
-  delete std::exchange(loaded_names, names.release());
+  PythonNames names{nb::borrow(tree),  node.attr("Leaf"), node.attr("Push"), node.attr("Pop"),
+                    node.attr("id"), nb::borrow(identified)};
+  if (loaded_names == nullptr) loaded_names = std::make_unique<PythonNames>().release();
+  *loaded_names = std::move(names);
 }
 
 bool is_tree(nb::handle value) { return nb::isinstance(value, python_names().tree); }
@@ -218,18 +225,12 @@ Index read_leaf(nb::handle value, std::string_view kind) {
   raise<OverflowError>(kind, "a mode leaves 64 bits; use an integer up to 2**63 - 1");
 }
 
-nb::object iterate(nb::handle value) {
-  PyObject* iterator = PyObject_GetIter(value.ptr());
-  if (iterator == nullptr) throw_python_error();
-  return nb::steal(iterator);
-}
-
 Coordinate read_mode(nb::handle item, std::string_view kind, std::size_t depth);
 
 std::vector<Coordinate> read_modes(nb::handle modes, std::string_view kind, std::size_t depth) {
   if (depth > max_nesting_depth) raise_nested_too_deeply();
   std::vector<Coordinate> out;
-  for (const nb::handle item : snapshot(iterate(modes))) out.push_back(read_mode(item, kind, depth));
+  for (const nb::handle item : snapshot(modes)) out.push_back(read_mode(item, kind, depth));
   return out;
 }
 
@@ -245,6 +246,21 @@ Coordinate read_mode(nb::handle item, std::string_view kind, std::size_t depth) 
 }
 
 }  // namespace
+
+std::optional<SmallVector<Index, 4>> try_flat_modes(const nb::args& items) {
+  PyObject* modes = items.ptr();
+  if (items.size() == 1 && is_nest(items[0])) modes = nb::handle(items[0]).ptr();
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(modes);
+  SmallVector<Index, 4> out;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* mode = PySequence_Fast_GET_ITEM(modes, i);
+    if (!PyLong_CheckExact(mode)) return std::nullopt;
+    int overflow = 0;
+    out.push_back(PyLong_AsLongLongAndOverflow(mode, &overflow));
+    if (overflow != 0) return std::nullopt;
+  }
+  return out;
+}
 
 Coordinate to_modes(const nb::args& items, std::string_view kind) {
   if (items.size() != 1) return read_modes(items, kind, 1);
