@@ -20,7 +20,8 @@ class PythonIndexMap final : public StoredIndexMap {
 
   [[nodiscard]] Index index_ordinal(Index ordinal) const override {
     const nb::gil_scoped_acquire lock;
-    const Index value = to_index<ValueError>(call("_index_ordinal", ordinal), what, "the result of _index_ordinal");
+    const Index value =
+        to_index<ValueError>(call("_index_ordinal", ordinal), what, "the result of _index_ordinal");
     if (value < 0 || value >= codomain_size())
       raise<ValueError>(what, "the result of _index_ordinal is out of range: ", value, " with codomain_size ",
                         codomain_size());
@@ -69,7 +70,9 @@ void construct(nb::pointer_and_handle<IndexMap> self, nb::handle shape, nb::hand
 
 const PythonIndexMap* as_python(const IndexMap& map) { return dynamic_cast<const PythonIndexMap*>(&map); }
 
-nb::object from_known(std::optional<bool> known) { return known ? nb::object(nb::bool_(*known)) : nb::none(); }
+nb::object from_known(std::optional<bool> known) {
+  return known ? nb::object(nb::bool_(*known)) : nb::none();
+}
 
 Index index_ordinal(const IndexMap& self, nb::handle ordinal) {
   if (as_python(self) != nullptr)
@@ -88,16 +91,20 @@ std::optional<bool> injectivity_hook(const IndexMap& self) {
   return as_python(self) != nullptr ? self.injectivity() : self.composition_injectivity();
 }
 
-bool identity_hook(const IndexMap& self) { return as_python(self) == nullptr && self.composition_is_identity(); }
+bool identity_hook(const IndexMap& self) {
+  return as_python(self) == nullptr && self.composition_is_identity();
+}
 
 Ref<IndexMap> to_map(nb::handle value, std::string_view what, std::string_view name) {
-  if (!nb::isinstance<IndexMap>(value)) raise<TypeError>(what, name, " must be an IndexMap: got ", python_type_name(value));
+  if (!nb::isinstance<IndexMap>(value))
+    raise<TypeError>(what, name, " must be an IndexMap: got ", python_type_name(value));
   return nb::cast<Ref<IndexMap>>(value);
 }
 
 // A subclass in Python may keep attributes of its own; what IndexMap defines stays.
 void check_own_attribute(nb::handle self, const nb::str& name) {
-  if (as_python(*nb::inst_ptr<IndexMap>(self)) == nullptr || PyObject_HasAttr(nb::type<IndexMap>().ptr(), name.ptr()) != 0)
+  if (as_python(*nb::inst_ptr<IndexMap>(self)) == nullptr ||
+      PyObject_HasAttr(nb::type<IndexMap>().ptr(), name.ptr()) != 0)
     raise_immutable(self, name);
 }
 
@@ -132,22 +139,26 @@ std::vector<Index> to_values(nb::handle values) {
 void bind_permutation(nb::module_& module) {
   nb::class_<Permutation, IndexMap>(module, "Permutation", nb::is_final(),
                                     "The value at ordinal i is values[i] (M319).")
-      .def("__init__",
-           [](Permutation* self, nb::handle values, nb::handle codomain_size) {
-             std::vector<Index> entries = to_values(values);
-             std::construct_at(self, std::move(entries), to_positive(codomain_size, "Permutation", "codomain_size"));
-           },
-           "values"_a.none(), "codomain_size"_a.none())
+      .def(
+          "__init__",
+          [](Permutation* self, nb::handle values, nb::handle codomain_size) {
+            std::vector<Index> entries = to_values(values);
+            std::construct_at(self, std::move(entries),
+                              to_positive(codomain_size, "Permutation", "codomain_size"));
+          },
+          "values"_a.none(), "codomain_size"_a.none())
       .def("__reduce__",
            [](const Permutation& self) {
-             return nb::make_tuple(nb::type<Permutation>(), nb::make_tuple(tuple_of(self.values()), self.codomain_size()));
+             return nb::make_tuple(nb::type<Permutation>(),
+                                   nb::make_tuple(tuple_of(self.values()), self.codomain_size()));
            })
       .def_prop_ro("values", [](const Permutation& self) { return tuple_of(self.values()); });
 }
 
 void bind_product(nb::module_& module) {
-  nb::class_<Product, IndexMap>(module, "Product", nb::is_final(), nb::type_slots(collector_slots),
-                                "One domain mode per child; the value is the ordinal of the children's values (M319).")
+  nb::class_<Product, IndexMap>(
+      module, "Product", nb::is_final(), nb::type_slots(collector_slots),
+      "One domain mode per child; the value is the ordinal of the children's values (M319).")
       .def("__init__",
            [](Product* self, const nb::args& children) {
              if (children.size() < 2)
@@ -172,45 +183,53 @@ Index to_exact_int(nb::handle value, std::string_view name) {
 void bind_swizzle(nb::module_& module) {
   nb::class_<SwizzleStage> stage(module, "SwizzleStage", nb::is_final(),
                                  "One xor of a bit field with another, `shift` bits away (M319).");
-  stage.def("__init__",
-            [](SwizzleStage* self, nb::handle bits, nb::handle base, nb::handle shift) {
-              std::construct_at(self, to_exact_int(bits, "bits"), to_exact_int(base, "base"),
-                                to_exact_int(shift, "shift"));
-            },
-            "bits"_a.none(), "base"_a.none(), "shift"_a.none())
+  stage
+      .def(
+          "__init__",
+          [](SwizzleStage* self, nb::handle bits, nb::handle base, nb::handle shift) {
+            std::construct_at(self, to_exact_int(bits, "bits"), to_exact_int(base, "base"),
+                              to_exact_int(shift, "shift"));
+          },
+          "bits"_a.none(), "base"_a.none(), "shift"_a.none())
       .def_prop_ro("bits", &SwizzleStage::bits)
       .def_prop_ro("base", &SwizzleStage::base)
       .def_prop_ro("shift", &SwizzleStage::shift)
-      .def("__eq__",
-           [](const SwizzleStage& self, nb::handle other) {
-             if (!nb::isinstance<SwizzleStage>(other)) return nb::borrow(Py_NotImplemented);
-             return nb::object(nb::bool_(self == *nb::inst_ptr<SwizzleStage>(other)));
-           },
-           "other"_a.none())
+      .def(
+          "__eq__",
+          [](const SwizzleStage& self, nb::handle other) {
+            if (!nb::isinstance<SwizzleStage>(other)) return nb::borrow(Py_NotImplemented);
+            return nb::object(nb::bool_(self == *nb::inst_ptr<SwizzleStage>(other)));
+          },
+          "other"_a.none())
       .def("__hash__",
-           [](const SwizzleStage& self) { return nb::hash(nb::make_tuple(self.bits(), self.base(), self.shift())); })
+           [](const SwizzleStage& self) {
+             return nb::hash(nb::make_tuple(self.bits(), self.base(), self.shift()));
+           })
       .def("__repr__",
            [](const SwizzleStage& self) {
-             return text("SwizzleStage(bits=", self.bits(), ", base=", self.base(), ", shift=", self.shift(), ')');
+             return text("SwizzleStage(bits=", self.bits(), ", base=", self.base(), ", shift=", self.shift(),
+                         ')');
            })
       .def("__reduce__", [](const SwizzleStage& self) {
-        return nb::make_tuple(nb::type<SwizzleStage>(), nb::make_tuple(self.bits(), self.base(), self.shift()));
+        return nb::make_tuple(nb::type<SwizzleStage>(),
+                              nb::make_tuple(self.bits(), self.base(), self.shift()));
       });
   refuse_changes(stage);
   nb::class_<Swizzle, IndexMap>(module, "Swizzle", nb::is_final(),
                                 "The stages, one after the other, on the ordinals of a shape (M319).")
-      .def("__init__",
-           [](Swizzle* self, nb::handle shape, const nb::args& stages) {
-             std::vector<SwizzleStage> list;
-             const Shape& domain = to_shape(shape, "Swizzle", "shape");
-             for (const nb::handle item : stages) {
-               if (!nb::isinstance<SwizzleStage>(item))
-                 raise<TypeError>("Swizzle", "a stage must be a SwizzleStage: got ", python_type_name(item));
-               list.push_back(*nb::inst_ptr<SwizzleStage>(item));
-             }
-             std::construct_at(self, domain, std::move(list));
-           },
-           "shape"_a.none(), "stages"_a)
+      .def(
+          "__init__",
+          [](Swizzle* self, nb::handle shape, const nb::args& stages) {
+            std::vector<SwizzleStage> list;
+            const Shape& domain = to_shape(shape, "Swizzle", "shape");
+            for (const nb::handle item : stages) {
+              if (!nb::isinstance<SwizzleStage>(item))
+                raise<TypeError>("Swizzle", "a stage must be a SwizzleStage: got ", python_type_name(item));
+              list.push_back(*nb::inst_ptr<SwizzleStage>(item));
+            }
+            std::construct_at(self, domain, std::move(list));
+          },
+          "shape"_a.none(), "stages"_a)
       .def("__reduce__",
            [](const Swizzle& self) {
              nb::list arguments;
@@ -227,7 +246,8 @@ void bind_index_map(nb::module_& module) {
   nb::class_<IndexMap, PythonIndexMap> map(
       module, "IndexMap", counted<IndexMap>(),
       "Base of all maps from the coordinates of a shape into 0 … codomain_size - 1; abstract (M319).\n\n"
-      "A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` and "
+      "A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` "
+      "and "
       "`_composition_is_identity()`.");
   map.def("__init__", construct, "shape"_a.none(), "codomain_size"_a.none(), "is_injective"_a.none())
       .def("__setattr__", set_attribute, "name"_a, "value"_a.none())
@@ -235,31 +255,43 @@ void bind_index_map(nb::module_& module) {
       .def_prop_ro("shape", &IndexMap::shape)
       .def_prop_ro("size", &IndexMap::domain_size, "The number of coordinates.")
       .def_prop_ro("codomain_size", &IndexMap::codomain_size, "One more than the greatest possible value.")
-      .def_prop_ro("is_injective", [](const IndexMap& self) { return from_known(self.injectivity()); },
-                   "True, False, or None where it is not known.")
-      .def("__call__", [](const IndexMap& self, nb::handle key) { return self.index(to_coordinate(key, "IndexMap")); },
-           "key"_a.none(), "The value at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.")
-      .def("index", [](const IndexMap& self, nb::handle key) { return self.index(to_coordinate(key, "IndexMap")); },
-           "key"_a.none(), "The same as a call.")
-      .def("compose",
-           [](const Ref<IndexMap>& self, nb::handle inner) {
-             return IndexMap::compose(self, to_map(inner, "compose", "inner"));
-           },
-           "inner"_a.none(), "q ↦ self(inner(q)). TypeError; ValueError where inner's codomain exceeds self's size (M315).")
+      .def_prop_ro(
+          "is_injective", [](const IndexMap& self) { return from_known(self.injectivity()); },
+          "True, False, or None where it is not known.")
+      .def(
+          "__call__",
+          [](const IndexMap& self, nb::handle key) { return self.index(to_coordinate(key, "IndexMap")); },
+          "key"_a.none(),
+          "The value at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.")
+      .def(
+          "index",
+          [](const IndexMap& self, nb::handle key) { return self.index(to_coordinate(key, "IndexMap")); },
+          "key"_a.none(), "The same as a call.")
+      .def(
+          "compose",
+          [](const Ref<IndexMap>& self, nb::handle inner) {
+            return IndexMap::compose(self, to_map(inner, "compose", "inner"));
+          },
+          "inner"_a.none(),
+          "q ↦ self(inner(q)). TypeError; ValueError where inner's codomain exceeds self's size (M315).")
       .def("__repr__",
            [](nb::handle self) {
              const IndexMap& map = *nb::inst_ptr<IndexMap>(self);
-             return text(python_type_name(self), "( ", map.shape(), ", codomain_size=", map.codomain_size(), ')');
+             return text(python_type_name(self), "( ", map.shape(), ", codomain_size=", map.codomain_size(),
+                         ')');
            })
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, "memo"_a.none())
+      .def(
+          "__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, "memo"_a.none())
       .def("__reduce__",
            [](nb::handle self) -> nb::object {
-             raise<TypeError>(python_type_name(self), "the map cannot be pickled; a subclass may define __reduce__");
+             raise<TypeError>(python_type_name(self),
+                              "the map cannot be pickled; a subclass may define __reduce__");
            })
       .def("_index_ordinal", index_ordinal, "ordinal"_a.none())
       .def("_compose", compose_hook, "inner"_a)
-      .def("_composition_injectivity", [](const IndexMap& self) { return from_known(injectivity_hook(self)); })
+      .def("_composition_injectivity",
+           [](const IndexMap& self) { return from_known(injectivity_hook(self)); })
       .def("_composition_is_identity", identity_hook);
 }
 

@@ -37,7 +37,8 @@ T get_item(const T& value, nb::handle key) {
 template <class T, class Class>
 void bind_value(Class& cls) {
   cls.def("__len__", [](const T& self) { return self.rank(); })
-      .def("__getitem__", [](const T& self, nb::handle key) { return get_item(self, key); }, "key"_a)
+      .def(
+          "__getitem__", [](const T& self, nb::handle key) { return get_item(self, key); }, "key"_a)
       .def(
           "__eq__",
           [](const T& self, nb::handle other) {
@@ -48,8 +49,11 @@ void bind_value(Class& cls) {
       .def("__hash__", [](const T& self) { return static_cast<Py_ssize_t>(self.hash()); })
       .def("__repr__", [](const T& self) { return self.to_string(); })
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, "memo"_a.none())
-      .def_prop_ro("depth", [](const T& self) { return self.depth(); }, "Levels of nesting, 1 where every mode is a leaf.");
+      .def(
+          "__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, "memo"_a.none())
+      .def_prop_ro(
+          "depth", [](const T& self) { return self.depth(); },
+          "Levels of nesting, 1 where every mode is a leaf.");
   refuse_changes(cls);
 }
 
@@ -64,9 +68,12 @@ void bind_nest(nb::class_<T>& cls, std::string_view kind) {
               std::construct_at(self, to_modes(items, kind));
           })
       .def("__int__", [](const T& self) { return self.to_integer(); })
-      .def("__reduce__", [](const T& self) { return nb::make_tuple(nb::type<T>(), nb::make_tuple(nest_tuple(self))); })
-      .def_prop_ro("top_level", [](const T& self) { return nest_tuple(self); }, "The modes as nested tuples.")
-      .def_prop_ro("is_int", [](const T& self) { return self.is_int(); }, "At most one mode, and that one a leaf.")
+      .def("__reduce__",
+           [](const T& self) { return nb::make_tuple(nb::type<T>(), nb::make_tuple(nest_tuple(self))); })
+      .def_prop_ro(
+          "top_level", [](const T& self) { return nest_tuple(self); }, "The modes as nested tuples.")
+      .def_prop_ro(
+          "is_int", [](const T& self) { return self.is_int(); }, "At most one mode, and that one a leaf.")
       .def_static("concat", &T::concat, "a"_a, "b"_a, "The modes of a, then those of b.")
       .def_static("append", &T::append, "a"_a, "b"_a,
                   "b as one nested mode after those of a; a b of at most one leaf is concatenated.");
@@ -115,17 +122,20 @@ nb::object encode(const Shape& shape, nb::handle coordinate) {
 }
 
 void bind_shape(nb::module_& module) {
-  nb::class_<Shape> shape(module, "Shape", nb::is_final(),
-                          "Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).\n\n"
-                          "A single argument that is no integer is the list of modes.\n\n"
-                          "    >>> from orlop import Shape\n"
-                          "    >>> Shape(3, [4, 5]).decode(31)\n"
-                          "    (1, (2, 2))\n");
+  nb::class_<Shape> shape(
+      module, "Shape", nb::is_final(),
+      "Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).\n\n"
+      "A single argument that is no integer is the list of modes.\n\n"
+      "    >>> from orlop import Shape\n"
+      "    >>> Shape(3, [4, 5]).decode(31)\n"
+      "    (1, (2, 2))\n");
   bind_nest(shape, "Shape");
   shape.def_prop_ro("size", exact_size, "The product of all extents, exactly; 1 for rank zero.")
-      .def("decode", decode, "ordinal"_a, "The coordinate of an ordinal, as nested tuples. TypeError, ValueError.")
+      .def("decode", decode, "ordinal"_a,
+           "The coordinate of an ordinal, as nested tuples. TypeError, ValueError.")
       .def("encode", encode, "coordinate"_a,
-           "The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested "
+           "The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for "
+           "any nested "
            "mode or the whole. TypeError, ValueError.");
   nb::class_<Stride> stride(module, "Stride", nb::is_final(),
                             "Strides, each at least 0, in nested modes, spelt like a Shape (M302).");
@@ -136,8 +146,8 @@ const Stride& to_stride(nb::handle value) { return *nb::inst_ptr<Stride>(value);
 
 void construct(Layout* self, nb::handle shape, nb::handle stride) {
   if (!nb::isinstance<Shape>(shape) || !nb::isinstance<Stride>(stride))
-    raise<ValueError>("Layout", "shape and stride do not match in Structure: got ", python_type_name(shape), " and ",
-                      python_type_name(stride), "; give a Shape and a Stride");
+    raise<ValueError>("Layout", "shape and stride do not match in Structure: got ", python_type_name(shape),
+                      " and ", python_type_name(stride), "; give a Shape and a Stride");
   std::construct_at(self, to_shape(shape, "Layout", "shape"), to_stride(stride));
 }
 
@@ -168,7 +178,8 @@ nb::object compose(nb::handle self, nb::handle inner) {
     return nb::cast(IndexMap::compose(nb::cast<Ref<IndexMap>>(self), nb::cast<Ref<IndexMap>>(inner)));
   const bool is_shape = nb::isinstance<Shape>(inner);
   const std::vector<Layout> tiler =
-      is_shape ? std::vector<Layout>() : to_tiler(inner, "Layout.compose", "inner, unless a Shape or an IndexMap,");
+      is_shape ? std::vector<Layout>()
+               : to_tiler(inner, "Layout.compose", "inner, unless a Shape or an IndexMap,");
   if (is_shape ? to_shape(inner, "", "").rank() == 0 : tiler.empty()) return nb::borrow(self);
   return nb::cast(is_shape ? outer.compose(to_shape(inner, "", "")) : outer.compose(tiler));
 }
@@ -180,12 +191,15 @@ Layout rearrange(const Layout& layout, nb::handle output, nb::handle selection) 
 }
 
 nb::object reverse_rearrange(nb::handle output, nb::handle selection) {
-  const auto [back, new_selection] = Layout::reverse_rearrange(to_tree(output, "Layout.reverse_rearrange", "output"),
-                                                               to_tree(selection, "Layout.reverse_rearrange", "selection"));
+  const auto [back, new_selection] =
+      Layout::reverse_rearrange(to_tree(output, "Layout.reverse_rearrange", "output"),
+                                to_tree(selection, "Layout.reverse_rearrange", "selection"));
   return nb::make_tuple(from_tree(back), from_tree(new_selection));
 }
 
-Index to_count(nb::handle value, std::string_view what, std::string_view name) { return to_index(value, what, name); }
+Index to_count(nb::handle value, std::string_view what, std::string_view name) {
+  return to_index(value, what, name);
+}
 
 using LayoutClass = nb::class_<Layout, IndexMap>;
 
@@ -195,98 +209,137 @@ void bind_facts(LayoutClass& layout) {
            [](const Layout& self) {
              return nb::make_tuple(nb::type<Layout>(), nb::make_tuple(self.shape(), self.stride()));
            })
-      .def("__call__", [](const Layout& self, nb::handle key) { return layout_index(self, key); }, "key"_a.none(),
-           "The index at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.")
-      .def("index", [](const Layout& self, nb::handle key) { return layout_index(self, key); }, "key"_a.none(),
-           "The same as a call.")
+      .def(
+          "__call__", [](const Layout& self, nb::handle key) { return layout_index(self, key); },
+          "key"_a.none(),
+          "The index at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.")
+      .def(
+          "index", [](const Layout& self, nb::handle key) { return layout_index(self, key); }, "key"_a.none(),
+          "The same as a call.")
       .def_static(
           "get_index",
           [](nb::handle self, nb::handle key) {
             return layout_index(to_layout<ValueError>(self, "Layout.get_index", "layout"), key);
           },
           "layout"_a.none(), "key"_a.none(), "layout(key), with a ValueError for what is no Layout.")
-      .def("__add__", [](const Layout& a, const Layout& b) { return Layout::concat(a, b); }, nb::is_operator())
+      .def(
+          "__add__", [](const Layout& a, const Layout& b) { return Layout::concat(a, b); }, nb::is_operator())
       .def_prop_ro("stride", &Layout::stride)
       .def_prop_ro("size", &Layout::size, "The number of coordinates.")
       .def_prop_ro("cosize", &Layout::cosize, "One more than the greatest index.")
       .def_prop_ro("is_leaf", &Layout::is_leaf, "At most one mode, and that one a leaf.")
-      .def_prop_ro("profile", [](const Layout& self) { return recipe_list(self.profile()); },
-                   "The nest of the modes as a new list of Node.Leaf, Node.Push, Node.Pop.")
+      .def_prop_ro(
+          "profile", [](const Layout& self) { return recipe_list(self.profile()); },
+          "The nest of the modes as a new list of Node.Leaf, Node.Push, Node.Pop.")
       .def("infix", leaf_pairs, "The (extent, stride) pairs of the leaves, depth-first.");
   bind_value<Layout>(layout);
 }
 
 void bind_modes(LayoutClass& layout) {
-  layout.def_static("leaf", [](nb::handle s, nb::handle d) {
-          return Layout::leaf(to_count(s, "Layout.leaf", "s"), to_count(d, "Layout.leaf", "d"));
-        }, "s"_a.none(), "d"_a.none(), "The layout of one leaf, s:d.")
+  layout
+      .def_static(
+          "leaf",
+          [](nb::handle s, nb::handle d) {
+            return Layout::leaf(to_count(s, "Layout.leaf", "s"), to_count(d, "Layout.leaf", "d"));
+          },
+          "s"_a.none(), "d"_a.none(), "The layout of one leaf, s:d.")
       .def_static("empty", &Layout::empty, "The layout of rank zero.")
       .def_static("concat", &Layout::concat, "a"_a, "b"_a, "The modes of a, then those of b; also a + b.")
       .def_static("append", &Layout::append, "a"_a, "b"_a,
                   "b as one nested mode after those of a; a b of at most one leaf is concatenated (M311).")
-      .def_static("make_layout", make_layout, "Appends all arguments to rank zero. ValueError for what is no Layout.")
-      .def("permute", [](const Layout& self, const nb::args& order) { return self.permute(to_order(order, "Layout.permute")); },
-           "Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError 'must "
-           "reorder every layout mode' (M313).")
+      .def_static("make_layout", make_layout,
+                  "Appends all arguments to rank zero. ValueError for what is no Layout.")
+      .def(
+          "permute",
+          [](const Layout& self, const nb::args& order) {
+            return self.permute(to_order(order, "Layout.permute"));
+          },
+          "Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError "
+          "'must "
+          "reorder every layout mode' (M313).")
       .def("rearrange", rearrange, "output"_a.none(), "selection"_a.none() = nb::none(),
-           "Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the Tree `output` "
+           "Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the "
+           "Tree `output` "
            "says: Node.id(k) places source k, Node.Leaf inserts 1:0, a Tree groups. ValueError (M312).")
-      .def_static("reverse_rearrange", reverse_rearrange, "output"_a.none(), "selection"_a.none(),
-                  "The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.")
-      .def("broadcast_to",
-           [](const Layout& self, nb::handle target) {
-             return self.broadcast_to(to_shape(target, "Layout.broadcast_to", "target"));
-           },
-           "target"_a.none(), "Widens extent-1 leaves with stride zero. TypeError, ValueError (M308).")
-      .def("coalesce", &Layout::coalesce, "Drops extent-1 leaves and merges neighbours where the index allows (M318).")
-      .def("coalesce_by_mode",
-           [](const Layout& self, nb::handle tree) {
-             return self.coalesce_by_mode(to_tree(tree, "Layout.coalesce_by_mode", "tree"));
-           },
-           "tree"_a.none(), "Coalesces what each leaf of the tree stands for. ValueError.")
-      .def("flatten_layout",
-           [](const Layout& self) { return nb::make_tuple(self.flatten(), recipe_list(self.profile())); },
-           "(the flat layout, the profile).")
-      .def("extract_profile",
-           [](const Layout& self, nb::handle tree) {
-             if (tree.is_none()) return list_of(self.extract_profile());
-             return list_of(self.extract_profile(to_tree(tree, "Layout.extract_profile", "tree")));
-           },
-           "tree"_a.none() = nb::none(), "The list of leaves, or of what the leaves of the tree stand for. ValueError.");
+      .def_static(
+          "reverse_rearrange", reverse_rearrange, "output"_a.none(), "selection"_a.none(),
+          "The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.")
+      .def(
+          "broadcast_to",
+          [](const Layout& self, nb::handle target) {
+            return self.broadcast_to(to_shape(target, "Layout.broadcast_to", "target"));
+          },
+          "target"_a.none(), "Widens extent-1 leaves with stride zero. TypeError, ValueError (M308).")
+      .def("coalesce", &Layout::coalesce,
+           "Drops extent-1 leaves and merges neighbours where the index allows (M318).")
+      .def(
+          "coalesce_by_mode",
+          [](const Layout& self, nb::handle tree) {
+            return self.coalesce_by_mode(to_tree(tree, "Layout.coalesce_by_mode", "tree"));
+          },
+          "tree"_a.none(), "Coalesces what each leaf of the tree stands for. ValueError.")
+      .def(
+          "flatten_layout",
+          [](const Layout& self) { return nb::make_tuple(self.flatten(), recipe_list(self.profile())); },
+          "(the flat layout, the profile).")
+      .def(
+          "extract_profile",
+          [](const Layout& self, nb::handle tree) {
+            if (tree.is_none()) return list_of(self.extract_profile());
+            return list_of(self.extract_profile(to_tree(tree, "Layout.extract_profile", "tree")));
+          },
+          "tree"_a.none() = nb::none(),
+          "The list of leaves, or of what the leaves of the tree stand for. ValueError.");
 }
 
 void bind_algebra(LayoutClass& layout) {
-  layout.def("compose", compose, "inner"_a.none(),
-             "q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. TypeError, "
-             "ValueError (M315).")
-      .def("uniform_preimage_extent",
-           [](const Layout& self, nb::handle target) {
-             return self.uniform_preimage_extent(to_shape(target, "Layout.uniform_preimage_extent", "target_shape"));
-           },
-           "target_shape"_a.none(),
-           "How many ordinals map to each target where that is one number and no target is left out, else None (M309).")
-      .def("complement",
-           [](const Layout& self, nb::handle cotarget) {
-             return self.complement(to_count(cotarget, "Layout.complement", "cotarget"));
-           },
-           "cotarget"_a.none(), "What is left of `cotarget` indices. ValueError (M316).")
-      .def("choose", [](const Layout& self, nb::handle d) { return self.choose(to_count(d, "Layout.choose", "d")); },
-           "d"_a.none(), "Every d-th ordinal. ValueError 'choose the d-th' (M314).")
-      .def("modout", [](const Layout& self, nb::handle s) { return self.modout(to_count(s, "Layout.modout", "s")); },
-           "s"_a.none(), "The first s ordinals. ValueError 'divisibility condition' (M314).")
-      .def("divide",
-           [](const Layout& self, nb::handle tile) { return self.divide(to_layout(tile, "Layout.divide", "tile")); },
-           "tile"_a.none(), "(tile, rest) of the whole layout. ValueError (M317).")
-      .def("divide_tiler",
-           [](const Layout& self, nb::handle tiler) {
-             return self.divide_tiler(to_tiler(tiler, "Layout.divide_tiler", "tiler"));
-           },
-           "tiler"_a.none(), "(tile, rest) of each leading mode. ValueError (M317).")
-      .def("zipped_divide",
-           [](const Layout& self, nb::handle tiler) {
-             return self.zipped_divide(to_tiler(tiler, "Layout.zipped_divide", "tiler"));
-           },
-           "tiler"_a.none(), "Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).");
+  layout
+      .def("compose", compose, "inner"_a.none(),
+           "q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. "
+           "TypeError, "
+           "ValueError (M315).")
+      .def(
+          "uniform_preimage_extent",
+          [](const Layout& self, nb::handle target) {
+            return self.uniform_preimage_extent(
+                to_shape(target, "Layout.uniform_preimage_extent", "target_shape"));
+          },
+          "target_shape"_a.none(),
+          "How many ordinals map to each target where that is one number and no target is left out, else "
+          "None (M309).")
+      .def(
+          "complement",
+          [](const Layout& self, nb::handle cotarget) {
+            return self.complement(to_count(cotarget, "Layout.complement", "cotarget"));
+          },
+          "cotarget"_a.none(), "What is left of `cotarget` indices. ValueError (M316).")
+      .def(
+          "choose",
+          [](const Layout& self, nb::handle d) { return self.choose(to_count(d, "Layout.choose", "d")); },
+          "d"_a.none(), "Every d-th ordinal. ValueError 'choose the d-th' (M314).")
+      .def(
+          "modout",
+          [](const Layout& self, nb::handle s) { return self.modout(to_count(s, "Layout.modout", "s")); },
+          "s"_a.none(), "The first s ordinals. ValueError 'divisibility condition' (M314).")
+      .def(
+          "divide",
+          [](const Layout& self, nb::handle tile) {
+            return self.divide(to_layout(tile, "Layout.divide", "tile"));
+          },
+          "tile"_a.none(), "(tile, rest) of the whole layout. ValueError (M317).")
+      .def(
+          "divide_tiler",
+          [](const Layout& self, nb::handle tiler) {
+            return self.divide_tiler(to_tiler(tiler, "Layout.divide_tiler", "tiler"));
+          },
+          "tiler"_a.none(), "(tile, rest) of each leading mode. ValueError (M317).")
+      .def(
+          "zipped_divide",
+          [](const Layout& self, nb::handle tiler) {
+            return self.zipped_divide(to_tiler(tiler, "Layout.zipped_divide", "tiler"));
+          },
+          "tiler"_a.none(),
+          "Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).");
 }
 
 }  // namespace
@@ -294,18 +347,20 @@ void bind_algebra(LayoutClass& layout) {
 void bind_layout(nb::module_& module) {
   bind_shape(module);
   bind_index_map(module);
-  LayoutClass layout(module, "Layout", nb::is_final(),
-                     "A strided map: the index at a coordinate is the sum of coordinate times stride (M305).\n\n"
-                     "    >>> from orlop import Layout, Shape, Stride\n"
-                     "    >>> Layout(Shape(4, 3), Stride(3, 20))(7)\n"
-                     "    29\n");
+  LayoutClass layout(
+      module, "Layout", nb::is_final(),
+      "A strided map: the index at a coordinate is the sum of coordinate times stride (M305).\n\n"
+      "    >>> from orlop import Layout, Shape, Stride\n"
+      "    >>> Layout(Shape(4, 3), Stride(3, 20))(7)\n"
+      "    29\n");
   bind_facts(layout);
   bind_modes(layout);
   bind_algebra(layout);
   bind_other_maps(module);
   // What orlop.layout.Tree, a tuple in Python, takes from the native tree.
   module.def("set_tree_classes", set_tree_classes);
-  module.def("tree_recipe", [](nb::handle tree) { return recipe_list(to_tree(tree, "Tree", "the tree").recipe()); });
+  module.def("tree_recipe",
+             [](nb::handle tree) { return recipe_list(to_tree(tree, "Tree", "the tree").recipe()); });
   module.def("tree_depth", [](nb::handle tree) { return to_tree(tree, "Tree", "the tree").depth(); });
   module.def("tree_reshape", reshape_tree);
 }

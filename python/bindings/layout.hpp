@@ -37,15 +37,17 @@ struct type_caster<orlop::Layout> : type_caster_base<orlop::Layout> {
 
 namespace orlop::bindings {
 
-/// A key: an integer or a tuple/list nest of integers. Other types and bools are TypeErrors, a nest deeper than
-/// max_nesting_depth a ValueError. An integer beyond 64 bits becomes the nearest one, which no layout has.
+/// A key: an integer or a tuple/list nest of integers. Other types and bools are TypeErrors, a nest deeper
+/// than max_nesting_depth a ValueError. An integer beyond 64 bits becomes the nearest one, which no layout
+/// has.
 Coordinate to_coordinate(nb::handle key, std::string_view what);
 /// The same, but an integer beyond 64 bits is an OverflowError.
 Coordinate to_exact_coordinate(nb::handle key, std::string_view what);
 /// The nested tuples of a coordinate; an integer for a leaf.
 nb::object from_coordinate(const Coordinate& coordinate);
 
-/// An integer of at least 1: other types are TypeErrors, smaller ones ValueErrors, beyond 64 bits OverflowErrors.
+/// An integer of at least 1: other types are TypeErrors, smaller ones ValueErrors, beyond 64 bits
+/// OverflowErrors.
 Index to_positive(nb::handle value, std::string_view what, std::string_view name);
 
 /// The index at a Python key, without building a Coordinate for an ordinal or a flat tuple (M306).
@@ -53,7 +55,8 @@ Index layout_index(const Layout& layout, nb::handle key, std::string_view what =
 
 /// The modes that `Shape(*items)` and `Stride(*items)` spell (M302).
 Coordinate to_modes(const nb::args& items, std::string_view kind);
-/// The same modes where they are plain ints in one tuple or list, or as arguments; else nothing. Runs no user code.
+/// The same modes where they are plain ints in one tuple or list, or as arguments; else nothing. Runs no user
+/// code.
 std::optional<SmallVector<Index, 4>> try_flat_modes(const nb::args& items);
 
 /// A Shape, or TypeError: `name` must be a Shape.
@@ -91,7 +94,9 @@ SmallVector<Index, 8> to_order(const nb::args& order, std::string_view what);
 /// Makes setting and deleting attributes an AttributeError ‹immutable›.
 template <class Class>
 void refuse_changes(Class& cls) {
-  cls.def("__setattr__", [](nb::handle self, nb::str name, nb::handle) { raise_immutable(self, name); }, "name"_a, "value"_a.none())
+  cls.def(
+         "__setattr__", [](nb::handle self, nb::str name, nb::handle) { raise_immutable(self, name); },
+         "name"_a, "value"_a.none())
       .def("__delattr__", [](nb::handle self, nb::str name) { raise_immutable(self, name); }, "name"_a);
 }
 // Called by bind_layout, in this order.

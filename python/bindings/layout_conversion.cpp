@@ -51,7 +51,8 @@ template <class Read>
 Coordinate read_key(nb::handle key, std::string_view what, std::size_t depth, Read read) {
   if (!is_nest(key)) {
     if (!is_integer(key))
-      raise<TypeError>(what, "a key must be an integer or a tuple or list of keys: got ", python_type_name(key));
+      raise<TypeError>(what, "a key must be an integer or a tuple or list of keys: got ",
+                       python_type_name(key));
     return read(key, what, "a key");
   }
   if (depth > max_nesting_depth) raise_nested_too_deeply();
@@ -62,7 +63,9 @@ Coordinate read_key(nb::handle key, std::string_view what, std::size_t depth, Re
 
 }  // namespace
 
-Coordinate to_coordinate(nb::handle key, std::string_view what) { return read_key(key, what, 1, saturated_index); }
+Coordinate to_coordinate(nb::handle key, std::string_view what) {
+  return read_key(key, what, 1, saturated_index);
+}
 
 Coordinate to_exact_coordinate(nb::handle key, std::string_view what) {
   return read_key(key, what, 1, [](nb::handle value, std::string_view call, std::string_view name) {
@@ -112,7 +115,8 @@ std::vector<Layout> to_tiler(nb::handle value, std::string_view what, std::strin
   if (PySequence_Check(value.ptr()) == 0 || nb::isinstance<IndexMap>(value))
     raise<TypeError>(what, name, " must be a sequence of Layouts: got ", python_type_name(value));
   std::vector<Layout> tiler;
-  for (const nb::handle item : snapshot(value)) tiler.push_back(to_layout(item, what, "an entry of the tiler"));
+  for (const nb::handle item : snapshot(value))
+    tiler.push_back(to_layout(item, what, "an entry of the tiler"));
   return tiler;
 }
 
@@ -137,15 +141,16 @@ SmallVector<Index, 8> to_order(const nb::args& order, std::string_view what) {
     }
   }
   SmallVector<Index, 8> out;
-  for (const nb::handle entry : entries) out.push_back(to_index<ValueError>(entry, what, "an entry of the order"));
+  for (const nb::handle entry : entries)
+    out.push_back(to_index<ValueError>(entry, what, "an entry of the order"));
   return out;
 }
 
 // Trees
 
 void set_tree_classes(nb::handle tree, nb::handle node, nb::handle identified) {
-  PythonNames names{nb::borrow(tree),  node.attr("Leaf"), node.attr("Push"), node.attr("Pop"),
-                    node.attr("id"), nb::borrow(identified)};
+  PythonNames names{nb::borrow(tree), node.attr("Leaf"), node.attr("Push"),
+                    node.attr("Pop"), node.attr("id"),   nb::borrow(identified)};
   if (loaded_names == nullptr) loaded_names = std::make_unique<PythonNames>().release();
   *loaded_names = std::move(names);
 }
@@ -157,7 +162,8 @@ namespace {
 Nested<Node> read_tree(nb::handle value, std::string_view what, std::size_t depth) {
   const PythonNames& names = python_names();
   if (value.is(names.leaf)) return Node::Leaf;
-  if (nb::isinstance(value, names.identified)) return Node::id(to_index<ValueError>(value.attr("id"), what, "an id"));
+  if (nb::isinstance(value, names.identified))
+    return Node::id(to_index<ValueError>(value.attr("id"), what, "an id"));
   if (!is_tree(value))
     raise<ValueError>(what, "a tree holds Node.Leaf, Node.id(n) and trees: got ", python_type_name(value));
   if (depth > max_nesting_depth) raise_nested_too_deeply();
@@ -179,7 +185,8 @@ nb::object write_tree(const Coordinate& ids) {
 nb::list recipe_list(std::span<const Node> recipe) {
   const PythonNames& names = python_names();
   nb::list out;
-  for (const Node node : recipe) out.append(node == Node::Push ? names.push : node == Node::Pop ? names.pop : names.leaf);
+  for (const Node node : recipe)
+    out.append(node == Node::Push ? names.push : node == Node::Pop ? names.pop : names.leaf);
   return out;
 }
 
@@ -239,9 +246,11 @@ Coordinate read_mode(nb::handle item, std::string_view kind, std::size_t depth) 
   if (const auto* nest = try_nest(item))
     return nest->is_int() && nest->rank() == 1 ? Coordinate(nest->leaves()[0]) : nest->top_level();
   const nb::handle type = item.type();
-  const bool sized = nb::hasattr(type, "__len__") && (nb::hasattr(type, "__iter__") || PySequence_Check(item.ptr()));
+  const bool sized =
+      nb::hasattr(type, "__len__") && (nb::hasattr(type, "__iter__") || PySequence_Check(item.ptr()));
   if (!sized || PyUnicode_Check(item.ptr()) || PyBytes_Check(item.ptr()))
-    raise<ValueError>(kind, "a mode must be an integer or a sized iterable of modes: got ", python_type_name(item));
+    raise<ValueError>(kind, "a mode must be an integer or a sized iterable of modes: got ",
+                      python_type_name(item));
   return read_modes(item, kind, depth + 1);
 }
 
@@ -269,7 +278,8 @@ Coordinate to_modes(const nb::args& items, std::string_view kind) {
   if (const auto* nest = try_nest(only)) return nest->top_level();
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(only.ptr())), "__iter__") == 0 &&
       PySequence_Check(only.ptr()) == 0)
-    raise<TypeError>(kind, "the modes must be integers or one iterable of modes: got ", python_type_name(only));
+    raise<TypeError>(kind, "the modes must be integers or one iterable of modes: got ",
+                     python_type_name(only));
   return read_modes(only, kind, 1);
 }
 

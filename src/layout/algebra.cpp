@@ -40,8 +40,8 @@ enum class Obstacle { none, nested, choose, divisibility };
       raise<ValueError>("Layout", "cannot choose the d-th ordinals: d is ", number, " in ", layout,
                         "; d must divide into the extents from left to right");
     case Obstacle::divisibility:
-      raise<ValueError>("Layout", "the divisibility condition fails: the first ", number, " ordinals of ", layout,
-                        " are no layout; the number must divide into the extents from left to right");
+      raise<ValueError>("Layout", "the divisibility condition fails: the first ", number, " ordinals of ",
+                        layout, " are no layout; the number must divide into the extents from left to right");
     default:
       raise<ValueError>("Layout", "the layout must be flat: got ", layout, "; flatten it first");
   }
@@ -270,16 +270,15 @@ Layout Layout::compose(std::span<const Layout> tiler) const {
 }
 
 Layout Layout::complement(Index cotarget) const {
-  if (cotarget < 1)
-    raise<ValueError>("Layout.complement", "the cotarget must be at least 1: got ", cotarget);
+  if (cotarget < 1) raise<ValueError>("Layout.complement", "the cotarget must be at least 1: got ", cotarget);
   const Leaves leaves = sorted_leaves(*this);
   if (leaves.empty()) return leaf(cotarget, 1);
   Leaves gaps;
   Index covered = 1;  // indices below this are made by what came so far
   const auto add_gap = [&](Index up_to) {
     if (up_to % covered != 0)
-      raise<ValueError>("Layout.complement", "the layout is incongruent: ", covered, " does not divide ", up_to, " in ",
-                        *this, " with cotarget ", cotarget);
+      raise<ValueError>("Layout.complement", "the layout is incongruent: ", covered, " does not divide ",
+                        up_to, " in ", *this, " with cotarget ", cotarget);
     if (up_to > covered) gaps.push_back({up_to / covered, covered});
   };
   for (const Leaf& leaf : leaves) {
@@ -287,7 +286,8 @@ Layout Layout::complement(Index cotarget) const {
       raise<ValueError>("Layout.complement", "the layout overlaps with itself: ", *this);
     add_gap(leaf.stride);
     if (__builtin_mul_overflow(leaf.stride, leaf.extent, &covered) || covered > cotarget)
-      raise<ValueError>("Layout.complement", "the layout is larger than cotarget: ", *this, ", cotarget ", cotarget);
+      raise<ValueError>("Layout.complement", "the layout is larger than cotarget: ", *this, ", cotarget ",
+                        cotarget);
   }
   add_gap(cotarget);
   return flat_layout(gaps);

@@ -19,14 +19,15 @@ void append_links(std::vector<Ref<IndexMap>>& chain, const Ref<IndexMap>& map) {
 
 void detail::check_composable(Index inner_codomain, Index outer_size) {
   if (inner_codomain > outer_size)
-    raise<ValueError>("compose", "the inner codomain exceeds the outer domain: ", inner_codomain, " > ", outer_size,
-                      "; the outer map must have an ordinal for each inner value");
+    raise<ValueError>("compose", "the inner codomain exceeds the outer domain: ", inner_codomain, " > ",
+                      outer_size, "; the outer map must have an ordinal for each inner value");
 }
 
 Index IndexMap::index(const Coordinate& coordinate) const {
   const Shape shape = this->shape();
   if (!shape.leaf_coordinates(coordinate))
-    raise<ValueError>("IndexMap", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ", shape);
+    raise<ValueError>("IndexMap", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ",
+                      shape);
   return index_ordinal(shape.encode(coordinate));
 }
 
@@ -49,8 +50,7 @@ Ref<IndexMap> IndexMap::compose_opaquely(const Ref<IndexMap>& outer, const Ref<I
 
 StoredIndexMap::StoredIndexMap(Shape shape, Index codomain_size, std::optional<bool> is_injective)
     : shape_(std::move(shape)), codomain_size_(codomain_size), is_injective_(is_injective) {
-  if (codomain_size < 1)
-    raise<ValueError>("IndexMap", "codomain_size must be positive: got ", codomain_size);
+  if (codomain_size < 1) raise<ValueError>("IndexMap", "codomain_size must be positive: got ", codomain_size);
   (void)shape_.size();  // an overflow is the shape's error
 }
 

@@ -7,9 +7,9 @@ namespace orlop::inline v0 {
 
 namespace {
 
-// Two ordinals share an index iff Σ d·stride = 0 has a solution d ≠ 0 with |d| < extent in every leaf. Leaves are
-// taken by ascending stride; `reach[i]` is the greatest sum that the leaves below i can make, and `step[i]` the
-// divisor of all such sums, so that only few d per leaf come into question.
+// Two ordinals share an index iff Σ d·stride = 0 has a solution d ≠ 0 with |d| < extent in every leaf. Leaves
+// are taken by ascending stride; `reach[i]` is the greatest sum that the leaves below i can make, and
+// `step[i]` the divisor of all such sums, so that only few d per leaf come into question.
 class CollisionSearch {
  public:
   explicit CollisionSearch(const Layout& layout) {
@@ -29,7 +29,8 @@ class CollisionSearch {
 
   [[nodiscard]] bool found() const {
     if (!leaves_.empty() && leaves_[0].stride == 0) return true;
-    for (std::size_t top = 1; top < leaves_.size(); ++top) {  // the highest leaf with d != 0, by symmetry d > 0
+    for (std::size_t top = 1; top < leaves_.size();
+         ++top) {  // the highest leaf with d != 0, by symmetry d > 0
       const Leaf& leaf = leaves_[top];
       const Index most = std::min(leaf.extent - 1, leaf.reach_below / leaf.stride);
       const Index period = leaf.step_below / std::gcd(leaf.step_below, leaf.stride);
@@ -68,14 +69,16 @@ class CollisionSearch {
     return false;
   }
 
-  // Moves d up to the first value for which step_below divides sum - d·stride, and finds the distance of the next.
+  // Moves d up to the first value for which step_below divides sum - d·stride, and finds the distance of the
+  // next.
   static bool first_divisible(const Leaf& leaf, Index sum, Index& d, Index& period) {
     const Index divisor = std::gcd(leaf.step_below, leaf.stride);
     if (sum % divisor != 0) return false;
     period = leaf.step_below / divisor;
     if (period == 1) return true;
     // Solve d·(stride/divisor) ≡ sum/divisor (mod period).
-    const Index wanted = multiply_modulo(sum / divisor % period, inverse(leaf.stride / divisor % period, period), period);
+    const Index wanted =
+        multiply_modulo(sum / divisor % period, inverse(leaf.stride / divisor % period, period), period);
     Index ahead = (wanted - d % period) % period;
     if (ahead < 0) ahead += period;
     d += ahead;

@@ -11,7 +11,8 @@ namespace {
 Index cosize_of(const Shape& shape, const Stride& stride) {
   Index cosize = 1;
   for (std::size_t i = 0; i < shape.leaves().size(); ++i)
-    cosize = checked_add(cosize, checked_multiply(shape.leaves()[i] - 1, stride.leaves()[i], "Layout"), "Layout");
+    cosize =
+        checked_add(cosize, checked_multiply(shape.leaves()[i] - 1, stride.leaves()[i], "Layout"), "Layout");
   return cosize;
 }
 
@@ -35,10 +36,11 @@ detail::LayoutData::LayoutData(Shape shape_, Stride stride_)
   if (is_canonical) is_injective = 1;
 }
 
-Layout::Layout() : data_([] {
-  static const auto rank_zero = std::make_shared<const detail::LayoutData>(Shape(), Stride());
-  return rank_zero;
-}()) {}
+Layout::Layout()
+    : data_([] {
+        static const auto rank_zero = std::make_shared<const detail::LayoutData>(Shape(), Stride());
+        return rank_zero;
+      }()) {}
 
 Layout::Layout(Shape shape, Stride stride) {
   if (!shape.same_profile(stride))
@@ -69,8 +71,8 @@ std::size_t Layout::hash() const noexcept { return detail::mix(data_->shape.hash
 std::string Layout::to_string() const { return text("Layout( ", data_->shape, ", ", data_->stride, ')'); }
 
 void Layout::raise_not_in_domain(const Coordinate& coordinate) const {
-  raise<ValueError>("Layout", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ", data_->shape,
-                    "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
+  raise<ValueError>("Layout", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ",
+                    data_->shape, "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
 }
 
 Index Layout::index(const Coordinate& coordinate) const {
@@ -120,7 +122,9 @@ std::optional<Index> Layout::constant_step() const {
   return step;
 }
 
-bool Layout::is_identity() const { return size() == 1 ? cosize() == 1 : size() == cosize() && constant_step() == 1; }
+bool Layout::is_identity() const {
+  return size() == 1 ? cosize() == 1 : size() == cosize() && constant_step() == 1;
+}
 
 Layout Layout::mode(std::size_t i) const { return Layout(data_->shape.mode(i), data_->stride.mode(i)); }
 
@@ -133,13 +137,14 @@ Layout Layout::permute(std::span<const Index> order) const {
   SmallVector<std::size_t, 8> modes;
   bool complete = order.size() == rank();
   for (const Index mode : order) {
-    complete = complete && mode >= 0 && mode < static_cast<Index>(rank()) && seen[static_cast<std::size_t>(mode)]++ == 0;
+    complete = complete && mode >= 0 && mode < static_cast<Index>(rank()) &&
+               seen[static_cast<std::size_t>(mode)]++ == 0;
     modes.push_back(static_cast<std::size_t>(mode));
   }
   if (!complete)
     raise<ValueError>("permute", "the order must reorder every layout mode: got ",
-                      orlop::to_string(Coordinate(std::vector<Coordinate>(order.begin(), order.end()))), " for rank ",
-                      rank(), "; name each mode from 0 up to rank - 1 once");
+                      orlop::to_string(Coordinate(std::vector<Coordinate>(order.begin(), order.end()))),
+                      " for rank ", rank(), "; name each mode from 0 up to rank - 1 once");
   return select(modes);
 }
 
@@ -165,13 +170,14 @@ Layout Layout::make_layout(std::span<const Layout> layouts) {
 
 Layout Layout::broadcast_to(const Shape& target) const {
   if (!target.same_profile(data_->shape))
-    raise<ValueError>("broadcast_to", "the target must have the same shape profile: ", target, " from ", data_->shape);
+    raise<ValueError>("broadcast_to", "the target must have the same shape profile: ", target, " from ",
+                      data_->shape);
   SmallVector<Index, 4> strides(this->strides());
   for (std::size_t i = 0; i < strides.size(); ++i) {
     if (extents()[i] == target.leaves()[i]) continue;
     if (extents()[i] != 1)
-      raise<ValueError>("broadcast_to", "broadcasting can only widen an extent-1 leaf: leaf ", i, " has extent ",
-                        extents()[i], ", the target ", target.leaves()[i]);
+      raise<ValueError>("broadcast_to", "broadcasting can only widen an extent-1 leaf: leaf ", i,
+                        " has extent ", extents()[i], ", the target ", target.leaves()[i]);
     strides[i] = 0;
   }
   return Layout(target, Stride(detail::with_leaves(target.nest(), strides)));
@@ -187,7 +193,8 @@ Layout Layout::coalesce() const {
     const Index stride = this->strides()[i];
     if (extent == 1) continue;
     Index expected;
-    if (!extents.empty() && !__builtin_mul_overflow(extents.back(), strides.back(), &expected) && expected == stride) {
+    if (!extents.empty() && !__builtin_mul_overflow(extents.back(), strides.back(), &expected) &&
+        expected == stride) {
       extents.back() *= extent;
     } else {
       extents.push_back(extent);

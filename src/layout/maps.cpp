@@ -42,9 +42,10 @@ Index checked_entries(const std::vector<Index>& values, Index codomain_size) {
   for (const Index value : values) {
     if (value < 0) raise<ValueError>("Permutation", "values must be non-negative: got ", value);
     if (value >= codomain_size)
-      raise<ValueError>("Permutation", "values must be smaller than codomain_size: got ", value, " with codomain_size ",
-                        codomain_size);
-    if (!seen.insert(value).second) raise<ValueError>("Permutation", "values must be pairwise distinct: ", value, " twice");
+      raise<ValueError>("Permutation", "values must be smaller than codomain_size: got ", value,
+                        " with codomain_size ", codomain_size);
+    if (!seen.insert(value).second)
+      raise<ValueError>("Permutation", "values must be pairwise distinct: ", value, " twice");
   }
   return static_cast<Index>(values.size());
 }
@@ -180,8 +181,8 @@ Index checked_domain(const Shape& shape, const std::vector<SwizzleStage>& stages
   const auto width = static_cast<Index>(std::countr_zero(static_cast<std::uint64_t>(size)));
   for (const SwizzleStage& stage : stages)
     if (!stage.fits(width))
-      raise<ValueError>("Swizzle", "the fields of a stage exceed the domain bit width: bits ", stage.bits(), ", base ",
-                        stage.base(), ", shift ", stage.shift(), " in ", width, " bits");
+      raise<ValueError>("Swizzle", "the fields of a stage exceed the domain bit width: bits ", stage.bits(),
+                        ", base ", stage.base(), ", shift ", stage.shift(), " in ", width, " bits");
   return size;
 }
 

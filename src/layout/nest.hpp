@@ -44,12 +44,13 @@ class NestBuilder {
   void leaf(Index value) {
     count_child();
     nest_.leaves.push_back(value);
-    nest_.profile.push_back(leaf_token);
+    if (nested_) nest_.profile.push_back(leaf_token);
   }
   /// Opens a nested mode; ValueError beyond max_nesting_depth.
   void push() {
-    count_child();
+    if (!nested_) nest_.profile.assign(nest_.leaves.size(), leaf_token);  // so far flat, without tokens
     nested_ = true;
+    count_child();
     open_.push_back(nest_.profile.size());
     nest_.profile.push_back(0);
     nest_.depth = std::max(nest_.depth, open_.size() + 1);
@@ -88,10 +89,7 @@ class NestBuilder {
     modes(nest);
     if (!is_int) pop();
   }
-  [[nodiscard]] Nest finish() {
-    if (!nested_) nest_.profile.clear();
-    return std::move(nest_);
-  }
+  [[nodiscard]] Nest finish() { return std::move(nest_); }
 
  private:
   void count_child() {

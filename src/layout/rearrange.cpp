@@ -50,14 +50,16 @@ class Placement {
     for (std::size_t i = 0; i < sources_.size(); ++i)
       if (!placed_[i] && sources_[i].size() > 1)
         raise<ValueError>("rearrange", "Layout rearrange ids must include every extracted layout: source ", i,
-                          " of size ", sources_[i].size(), " is missing; only a source of size 1 may be dropped");
+                          " of size ", sources_[i].size(),
+                          " is missing; only a source of size 1 may be dropped");
     return result;
   }
 
  private:
   Layout group(detail::NestCursor& cursor, std::size_t items) {
     std::vector<Layout> parts;
-    for (; items > 0; --items) parts.push_back(cursor.at_leaf() ? place(cursor.take_leaf()) : group(cursor, cursor.open()));
+    for (; items > 0; --items)
+      parts.push_back(cursor.at_leaf() ? place(cursor.take_leaf()) : group(cursor, cursor.open()));
     return Layout::make_layout(parts);
   }
 
@@ -66,7 +68,8 @@ class Placement {
     const auto source = static_cast<std::size_t>(id);
     if (source >= sources_.size())
       raise<ValueError>("rearrange", "an id is out of range: ", id, " with ", sources_.size(), " sources");
-    if (placed_[source]) raise<ValueError>("rearrange", "an id is duplicated: ", id, "; place each source once");
+    if (placed_[source])
+      raise<ValueError>("rearrange", "an id is duplicated: ", id, "; place each source once");
     placed_[source] = true;
     return sources_[source];
   }
@@ -75,8 +78,8 @@ class Placement {
   std::vector<bool> placed_;
 };
 
-// Copies the mode the cursor is at as it will stand after a rearrangement: a group of one leaf has collapsed. Its
-// leaves become unnamed, and `positions` learns where each id went.
+// Copies the mode the cursor is at as it will stand after a rearrangement: a group of one leaf has collapsed.
+// Its leaves become unnamed, and `positions` learns where each id went.
 class Inversion {
  public:
   Tree selection(const Tree& output) {
@@ -143,8 +146,10 @@ std::pair<Tree, Tree> Layout::reverse_rearrange(const Tree& output, const Tree& 
   std::vector<bool> placed(selection.size());
   for (const Index id : inversion.placed()) {
     if (id < 0) continue;
-    if (id >= sources) raise<ValueError>("reverse_rearrange", "an id is out of range: ", id, " with ", sources, " sources");
-    if (placed[static_cast<std::size_t>(id)]) raise<ValueError>("reverse_rearrange", "an id is duplicated: ", id);
+    if (id >= sources)
+      raise<ValueError>("reverse_rearrange", "an id is out of range: ", id, " with ", sources, " sources");
+    if (placed[static_cast<std::size_t>(id)])
+      raise<ValueError>("reverse_rearrange", "an id is duplicated: ", id);
     placed[static_cast<std::size_t>(id)] = true;
   }
   SmallVector<Index, 4> ids;

@@ -43,8 +43,13 @@ void describe_mode(NestCursor& cursor, std::vector<Node>& out) {
   out.push_back(Node::Pop);
 }
 
-[[noreturn]] void raise_no_mode(std::size_t i, std::size_t rank) {
-  raise<IndexError>("layout", "there is no mode ", i, ": the rank is ", rank, "; use 0 up to rank - 1");
+NestCursor cursor_at(const Nest& nest, std::size_t i) {
+  if (i >= nest.rank)
+    raise<IndexError>("layout", "there is no mode ", i, ": the rank is ", nest.rank,
+                      "; use 0 up to rank - 1");
+  NestCursor cursor(nest);
+  for (std::size_t passed = 0; passed < i; ++passed) cursor.skip();
+  return cursor;
 }
 
 template <class Modes>
@@ -91,9 +96,7 @@ Index single_leaf(const Nest& nest, std::string_view kind) {
 }  // namespace
 
 Nest mode_of(const Nest& nest, std::size_t i) {
-  if (i >= nest.rank) raise_no_mode(i, nest.rank);
-  NestCursor cursor(nest);
-  for (std::size_t passed = 0; passed < i; ++passed) cursor.skip();
+  NestCursor cursor = cursor_at(nest, i);
   NestBuilder builder;
   if (cursor.at_leaf())
     builder.leaf(cursor.take_leaf());
@@ -103,14 +106,10 @@ Nest mode_of(const Nest& nest, std::size_t i) {
 }
 
 Nest select_modes(const Nest& nest, std::span<const std::size_t> modes) {
-  std::vector<NestCursor> starts;
-  NestCursor cursor(nest);
-  for (std::size_t i = 0; i < nest.rank; ++i, cursor.skip()) starts.push_back(cursor);
   NestBuilder builder;
   for (const std::size_t i : modes) {
-    if (i >= nest.rank) raise_no_mode(i, nest.rank);
-    NestCursor start = starts[i];
-    builder.mode(start);
+    NestCursor cursor = cursor_at(nest, i);
+    builder.mode(cursor);
   }
   return builder.finish();
 }
@@ -142,10 +141,11 @@ std::size_t NestValue::hash() const noexcept {
 
 // Shape
 
-Shape::Shape() : NestValue([] {
-  static const detail::NestData rank_zero = std::make_shared<const detail::Nest>();
-  return rank_zero;
-}()) {}
+Shape::Shape()
+    : NestValue([] {
+        static const detail::NestData rank_zero = std::make_shared<const detail::Nest>();
+        return rank_zero;
+      }()) {}
 
 Shape::Shape(std::initializer_list<Coordinate> modes) : Shape(detail::build(modes)) {}
 Shape::Shape(const Coordinate& modes) : Shape(detail::build(modes)) {}
@@ -172,7 +172,9 @@ void Shape::raise_size_overflow() const {
 
 Index Shape::to_integer() const { return detail::single_leaf(*nest_, "Shape"); }
 Shape Shape::mode(std::size_t i) const { return Shape(detail::mode_of(*nest_, i)); }
-Shape Shape::select(std::span<const std::size_t> modes) const { return Shape(detail::select_modes(*nest_, modes)); }
+Shape Shape::select(std::span<const std::size_t> modes) const {
+  return Shape(detail::select_modes(*nest_, modes));
+}
 Shape Shape::concat(const Shape& a, const Shape& b) { return Shape(detail::concatenate(*a.nest_, *b.nest_)); }
 Shape Shape::append(const Shape& a, const Shape& b) { return Shape(detail::append_mode(*a.nest_, *b.nest_)); }
 std::string Shape::to_string() const { return text("Shape<", detail::nest_text(*nest_), '>'); }
@@ -240,11 +242,12 @@ std::optional<SmallVector<Index, 4>> Shape::leaf_coordinates(const Coordinate& c
 Index Shape::encode(const Coordinate& coordinate) const {
   const auto coordinates = leaf_coordinates(coordinate);
   if (!coordinates)
-    raise<ValueError>("Shape.encode", "Coordinate does not fit the shape: ", orlop::to_string(coordinate), " in ",
-                      *this, "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
+    raise<ValueError>("Shape.encode", "Coordinate does not fit the shape: ", orlop::to_string(coordinate),
+                      " in ", *this, "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
   Index ordinal = 0;
   for (std::size_t i = coordinates->size(); i-- > 0;)
-    ordinal = checked_add(checked_multiply(ordinal, leaves()[i], "Shape.encode"), (*coordinates)[i], "Shape.encode");
+    ordinal = checked_add(checked_multiply(ordinal, leaves()[i], "Shape.encode"), (*coordinates)[i],
+                          "Shape.encode");
   return ordinal;
 }
 
@@ -270,8 +273,12 @@ Stride Stride::mode(std::size_t i) const { return Stride(detail::mode_of(*nest_,
 Stride Stride::select(std::span<const std::size_t> modes) const {
   return Stride(detail::select_modes(*nest_, modes));
 }
-Stride Stride::concat(const Stride& a, const Stride& b) { return Stride(detail::concatenate(*a.nest_, *b.nest_)); }
-Stride Stride::append(const Stride& a, const Stride& b) { return Stride(detail::append_mode(*a.nest_, *b.nest_)); }
+Stride Stride::concat(const Stride& a, const Stride& b) {
+  return Stride(detail::concatenate(*a.nest_, *b.nest_));
+}
+Stride Stride::append(const Stride& a, const Stride& b) {
+  return Stride(detail::append_mode(*a.nest_, *b.nest_));
+}
 std::string Stride::to_string() const { return text("Stride<", detail::nest_text(*nest_), '>'); }
 
 // Node and Tree
@@ -309,13 +316,15 @@ detail::Nest build_tree(std::span<const Nested<Node>> items) {
 
 Tree::Tree() : Tree(detail::Nest()) {}
 Tree::Tree(std::initializer_list<Nested<Node>> items) : Tree(build_tree({items.begin(), items.size()})) {}
-Tree::Tree(const Nested<Node>& items) : Tree(build_tree(items.is_leaf() ? std::span(&items, 1) : items.items())) {}
+Tree::Tree(const Nested<Node>& items)
+    : Tree(build_tree(items.is_leaf() ? std::span(&items, 1) : items.items())) {}
 Tree::Tree(detail::Nest nest) : NestValue(std::make_shared<const detail::Nest>(std::move(nest))) {}
 std::vector<Node> Tree::recipe() const { return detail::recipe_of(*nest_); }
 
 Coordinate Tree::reshape(std::span<const Index> items) const {
   if (items.size() != size())
-    raise<ValueError>("Tree.reshape", "the tree has ", size(), " leaves: got ", items.size(), items.size() < size() ? ", too few" : ", too many", " items");
+    raise<ValueError>("Tree.reshape", "the tree has ", size(), " leaves: got ", items.size(),
+                      items.size() < size() ? ", too few" : ", too many", " items");
   return detail::to_nested(detail::with_leaves(*nest_, items));
 }
 

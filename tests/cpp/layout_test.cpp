@@ -8,6 +8,7 @@
 
 #include "orlop/layout/iteration.hpp"
 #include "orlop/layout/layout.hpp"
+#include "orlop/layout/maps.hpp"
 
 namespace orlop {
 namespace {
@@ -26,7 +27,9 @@ void expect_error(F&& call, const std::string& words) {
   FAIL() << "no error with: " << words;
 }
 
-Layout make(const Coordinate& shape, const Coordinate& stride) { return Layout(Shape(shape), Stride(stride)); }
+Layout make(const Coordinate& shape, const Coordinate& stride) {
+  return Layout(Shape(shape), Stride(stride));
+}
 
 Ref<IndexMap> share(const Layout& layout) { return make_ref<Layout>(layout); }
 
@@ -72,8 +75,9 @@ TEST(Shape, CountsDecodesAndEncodes) {
   EXPECT_EQ(shape.encode(31), 31);
   EXPECT_EQ(Shape().decode(0), Coordinate(std::vector<Coordinate>{}));
   EXPECT_EQ(Shape().encode(0), 0);
-  for (const Coordinate& wrong : {Coordinate{3, 0}, Coordinate{0, 20}, Coordinate{-1, 0}, Coordinate{1},
-                                  Coordinate{1, {2, 2, 2}}, Coordinate{{1}, 2}, Coordinate(60), Coordinate(-1)})
+  for (const Coordinate& wrong :
+       {Coordinate{3, 0}, Coordinate{0, 20}, Coordinate{-1, 0}, Coordinate{1}, Coordinate{1, {2, 2, 2}},
+        Coordinate{{1}, 2}, Coordinate(60), Coordinate(-1)})
     expect_error<ValueError>([&] { (void)shape.encode(wrong); }, "Coordinate");
   expect_error<ValueError>([&] { (void)shape.decode(60); }, "out of range");
   expect_error<ValueError>([&] { (void)shape.decode(-1); }, "out of range");
@@ -107,7 +111,8 @@ TEST(Shape, RefusesBadExtentsAndKeepsHugeOnes) {
   expect_error<OverflowError>([&] { (void)Layout(shape, Stride{0, 0}); }, "64 bits");
   expect_error<OverflowError>([&] { (void)Layout::canonical(shape); }, "64 bits");
   expect_error<OverflowError>([] { (void)Layout::leaf(2, std::numeric_limits<Index>::max()); }, "64 bits");
-  EXPECT_EQ(Layout::leaf(2, std::numeric_limits<Index>::max() - 1).cosize(), std::numeric_limits<Index>::max());
+  EXPECT_EQ(Layout::leaf(2, std::numeric_limits<Index>::max() - 1).cosize(),
+            std::numeric_limits<Index>::max());
   EXPECT_EQ(shape.decode(huge + 3), (Coordinate{3, 1}));
   Coordinate deep = 1;
   for (std::size_t i = 0; i < max_nesting_depth; ++i) deep = Coordinate(std::vector<Coordinate>(1, deep));
@@ -174,7 +179,8 @@ TEST(Layout, DecidesInjectivityOfHugeLayouts) {
 TEST(Layout, Broadcasts) {
   EXPECT_EQ(make({3, {1, 2}}, {1, {9, 3}}).broadcast_to(Shape{3, {5, 2}}), make({3, {5, 2}}, {1, {0, 3}}));
   expect_error<ValueError>([] { (void)Layout::leaf(3, 1).broadcast_to(Shape{3, 2}); }, "same shape profile");
-  expect_error<ValueError>([] { (void)Layout::leaf(3, 1).broadcast_to(Shape{4}); }, "can only widen an extent-1 leaf");
+  expect_error<ValueError>([] { (void)Layout::leaf(3, 1).broadcast_to(Shape{4}); },
+                           "can only widen an extent-1 leaf");
 }
 
 TEST(Layout, FindsUniformPreimages) {
@@ -207,9 +213,11 @@ TEST(Layout, RearrangesAndReverses) {
   const Layout nested = make({2, {3, 4}}, {1, {2, 6}});
   EXPECT_EQ(nested.rearrange(Tree{Node::id(1), Node::id(0)}, Tree{Node::Leaf, Node::Leaf}),
             make({{3, 4}, 2}, {{2, 6}, 1}));
-  EXPECT_EQ(nested.rearrange(Tree{Node::id(2), Node::id(0), Node::id(1)}, Tree{Node::Leaf, {Node::Leaf, Node::Leaf}}),
+  EXPECT_EQ(nested.rearrange(Tree{Node::id(2), Node::id(0), Node::id(1)},
+                             Tree{Node::Leaf, {Node::Leaf, Node::Leaf}}),
             make({4, 2, 3}, {6, 1, 2}));
-  expect_error<ValueError>([&] { (void)a.rearrange(Tree{Node::id(0)}); }, "must include every extracted layout");
+  expect_error<ValueError>([&] { (void)a.rearrange(Tree{Node::id(0)}); },
+                           "must include every extracted layout");
   expect_error<ValueError>([&] { (void)a.rearrange(Tree{Node::id(0), Node::id(0)}); }, "duplicated");
   expect_error<ValueError>([&] { (void)a.rearrange(Tree{Node::id(2)}); }, "out of range");
   for (const Tree& wrong : {Tree{Node::Leaf}, Tree{{Node::Leaf}, Node::Leaf}})
@@ -231,7 +239,8 @@ TEST(LayoutAlgebra, ChoosesAndKeeps) {
   EXPECT_EQ(make({3, 6, 2, 8}, {1, 3, 18, 36}).modout(6), make({3, 2, 1, 1}, {1, 3, 18, 36}));
   const Layout a = make({4, 3}, {1, 4});
   for (const Index d : {3, 24, 0}) expect_error<ValueError>([&] { (void)a.choose(d); }, "choose the d-th");
-  for (const Index s : {6, 24, 0}) expect_error<ValueError>([&] { (void)a.modout(s); }, "divisibility condition");
+  for (const Index s : {6, 24, 0})
+    expect_error<ValueError>([&] { (void)a.modout(s); }, "divisibility condition");
   const Layout nested = make({{4, 3}}, {{1, 4}});
   expect_error<ValueError>([&] { (void)nested.modout(2); }, "flat");
   expect_error<ValueError>([&] { (void)nested.choose(2); }, "flat");
@@ -303,6 +312,94 @@ TEST(LayoutAlgebra, CompositionIsEvaluationInTurn) {
       ASSERT_EQ(result->index_ordinal(q), outer(inner(q))) << outer.to_string() << " o " << inner.to_string();
   }
   EXPECT_GT(layouts, 500);
+}
+
+TEST(Tree, HasARecipeAndReshapes) {
+  const Tree tree{Node::id(3), {Node::Leaf, Node::Leaf}};
+  EXPECT_EQ(tree.size(), 3u);
+  EXPECT_EQ(tree.depth(), 2u);
+  EXPECT_THAT(tree.recipe(), ElementsAre(Node::Leaf, Node::Push, Node::Leaf, Node::Leaf, Node::Pop));
+  EXPECT_EQ(tree.reshape(std::vector<Index>{7, 8, 9}), (Coordinate{7, {8, 9}}));
+  expect_error<ValueError>([&] { (void)tree.reshape(std::vector<Index>{7, 8}); }, "too few");
+  expect_error<ValueError>([&] { (void)tree.reshape(std::vector<Index>{7, 8, 9, 0}); }, "too many");
+  EXPECT_EQ(Tree{Node::Leaf}, Tree(Nested<Node>(Node::Leaf)));
+  EXPECT_NE(Tree{Node::Leaf}, Tree{Node::id(0)});
+  expect_error<ValueError>([] { (void)Tree{Node::Push}; }, "leaf");
+  expect_error<ValueError>([] { (void)Node::id(-1); }, "negative");
+}
+
+// The ordinals backwards; what it is asked for injectivity and identity is up to the test.
+class Backwards final : public StoredIndexMap {
+ public:
+  Backwards(Index count, std::optional<bool> known) : StoredIndexMap(Shape{count}, count, known) {}
+  [[nodiscard]] Index index_ordinal(Index ordinal) const override { return codomain_size() - 1 - ordinal; }
+};
+
+TEST(IndexMap, ComposesOpaquely) {
+  const Ref<IndexMap> swap = share(make({2, 2}, {2, 1}));
+  const Ref<IndexMap> back = make_ref<Backwards>(4, true);
+  const Ref<IndexMap> chain = IndexMap::compose(IndexMap::compose(swap, back), swap);
+  EXPECT_THAT(values(*chain), ElementsAre(3, 2, 1, 0));
+  EXPECT_EQ(chain->injectivity(), true);
+  EXPECT_EQ(chain->shape(), (Shape{2, 2}));
+  EXPECT_EQ(dynamic_cast<const Composition&>(*chain).chain().size(), 3u);
+  EXPECT_EQ(IndexMap::compose(swap, make_ref<Backwards>(4, std::nullopt))->injectivity(), std::nullopt);
+  EXPECT_EQ(IndexMap::compose(swap, make_ref<Backwards>(4, false))->injectivity(), false);
+  EXPECT_EQ(IndexMap::compose(make_ref<Backwards>(4, false), swap)->injectivity(), std::nullopt);
+  expect_error<ValueError>([] { (void)Backwards(3, true).index(3); }, "Key is not in domain of shape");
+  expect_error<ValueError>([] { (void)Backwards(0, true); }, "must not be less than 1");
+}
+
+TEST(IndexMap, LongChainsStayFlat) {
+  const Ref<IndexMap> back = make_ref<Backwards>(4, true);
+  Ref<IndexMap> chain = back;
+  for (int i = 0; i < 1000; ++i) chain = IndexMap::compose(chain, back);
+  EXPECT_THAT(values(*chain), ElementsAre(3, 2, 1, 0));
+}
+
+TEST(Permutation, ComposesToAPermutation) {
+  const Ref<IndexMap> outer = make_ref<Permutation>(std::vector<Index>{2, 0, 4}, 5);
+  const Ref<IndexMap> inner = make_ref<Permutation>(std::vector<Index>{2, 0}, 3);
+  const Ref<IndexMap> both = IndexMap::compose(outer, inner);
+  EXPECT_THAT(dynamic_cast<const Permutation&>(*both).values(), ElementsAre(4, 2));
+  EXPECT_EQ(IndexMap::compose(outer, make_ref<Permutation>(std::vector<Index>{0, 1, 2}, 3)), outer);
+  expect_error<ValueError>([] { (void)Permutation({}, 3); }, "at least one entry");
+  expect_error<ValueError>([] { (void)Permutation({-1}, 3); }, "non-negative");
+  expect_error<ValueError>([] { (void)Permutation({3}, 3); }, "smaller than codomain_size");
+  expect_error<ValueError>([] { (void)Permutation({1, 1}, 3); }, "pairwise distinct");
+}
+
+TEST(Product, PairsItsChildren) {
+  const Ref<IndexMap> a = make_ref<Permutation>(std::vector<Index>{2, 0}, 5);
+  const Ref<IndexMap> b = make_ref<Permutation>(std::vector<Index>{1, 3}, 7);
+  const Ref<IndexMap> product = make_ref<Product>(std::vector{a, b});
+  EXPECT_EQ(product->index({0, 0}), 7);
+  EXPECT_EQ(product->index({1, 1}), 15);
+  EXPECT_EQ(product->codomain_size(), 35);
+  const Ref<IndexMap> swap = make_ref<Permutation>(std::vector<Index>{1, 0}, 2);
+  const Ref<IndexMap> both = IndexMap::compose(product, make_ref<Product>(std::vector{swap, swap}));
+  EXPECT_NE(dynamic_cast<const Product*>(both.get()), nullptr);
+  EXPECT_EQ(both->index({0, 0}), 15);
+  const Ref<IndexMap> nested =
+      make_ref<Product>(std::vector{product, share(Layout()), share(make({2, 3}, {1, 2}))});
+  EXPECT_EQ(nested->shape(), (Shape{{2, 2}, Coordinate(std::vector<Coordinate>{}), {2, 3}}));
+  expect_error<ValueError>([&] { (void)Product({a}); }, "at least two");
+}
+
+TEST(Swizzle, XorsBitFields) {
+  EXPECT_EQ(Swizzle(Shape{16}, {SwizzleStage(2, 0, 2)}).index(0b0111), 0b0110);
+  EXPECT_EQ(Swizzle(Shape{16}, {SwizzleStage(2, 0, -2)}).index(0b0111), 0b1011);
+  const Ref<IndexMap> swizzle =
+      make_ref<Swizzle>(Shape{16}, std::vector{SwizzleStage(2, 0, 2), SwizzleStage(1, 0, 3)});
+  const Ref<IndexMap> undo =
+      make_ref<Swizzle>(Shape{4, 4}, std::vector{SwizzleStage(1, 0, 3), SwizzleStage(2, 0, 2)});
+  const Ref<IndexMap> nothing = IndexMap::compose(swizzle, undo);
+  EXPECT_TRUE(dynamic_cast<const Swizzle&>(*nothing).stages().empty());
+  EXPECT_EQ(nothing->shape(), (Shape{4, 4}));
+  expect_error<ValueError>([] { (void)Swizzle(Shape{12}, {}); }, "power of two");
+  expect_error<ValueError>([] { (void)Swizzle(Shape{16}, {SwizzleStage(2, 1, 2)}); },
+                           "exceed the domain bit width");
+  expect_error<ValueError>([] { (void)SwizzleStage(2, 0, 1); }, "must not overlap");
 }
 
 TEST(StridedLoop, MergesWhatAllOperandsAllow) {

@@ -6,8 +6,8 @@
 
 namespace orlop::inline v0 {
 
-/// Base of Layout, Permutation, Product and Swizzle, and of maps from outside. Immutable. Maps other than layouts
-/// are equal by identity and live behind a `Ref`.
+/// Base of Layout, Permutation, Product and Swizzle, and of maps from outside. Immutable. Maps other than
+/// layouts are equal by identity and live behind a `Ref`.
 class ORLOP_API IndexMap : public Object {
  public:
   [[nodiscard]] virtual Shape shape() const = 0;

@@ -24,8 +24,8 @@ struct LayoutData {
 
 }  // namespace detail
 
-/// A strided map from coordinates to indices: index = Σ coordinate · stride over the leaves. An ordinal counts
-/// coordinates with the first mode fastest, at every depth. A value: copies share their data.
+/// A strided map from coordinates to indices: index = Σ coordinate · stride over the leaves. An ordinal
+/// counts coordinates with the first mode fastest, at every depth. A value: copies share their data.
 ///
 /// `Layout(Shape{4, 3}, Stride{3, 20})(7)` is 29.
 class ORLOP_API Layout final : public IndexMap {
@@ -116,11 +116,12 @@ class ORLOP_API Layout final : public IndexMap {
   /// Places the extracted layouts as `output` says (M312).
   [[nodiscard]] Layout rearrange(const Tree& output) const;
   [[nodiscard]] Layout rearrange(const Tree& output, const Tree& selection) const;
-  /// The output and selection that undo a rearrangement whose sources are leaves; dropped singletons return as `1:0`.
+  /// The output and selection that undo a rearrangement whose sources are leaves; dropped singletons return
+  /// as `1:0`.
   [[nodiscard]] static std::pair<Tree, Tree> reverse_rearrange(const Tree& output, const Tree& selection);
 
-  /// Drops extent-1 leaves and merges neighbours where the next stride is extent · stride; flat. All ones: the first
-  /// leaf.
+  /// Drops extent-1 leaves and merges neighbours where the next stride is extent · stride; flat. All ones:
+  /// the first leaf.
   [[nodiscard]] Layout coalesce() const;
   /// Coalesces each sublayout that a leaf of `tree` stands for.
   [[nodiscard]] Layout coalesce_by_mode(const Tree& tree) const;
@@ -129,8 +130,8 @@ class ORLOP_API Layout final : public IndexMap {
 
   // The algebra (M309, M314–M317).
 
-  /// The common number of ordinals per target where the image is exactly the ordinals of `target_shape`, each met
-  /// equally often through leaves of stride zero; else nothing.
+  /// The common number of ordinals per target where the image is exactly the ordinals of `target_shape`, each
+  /// met equally often through leaves of stride zero; else nothing.
   [[nodiscard]] std::optional<Index> uniform_preimage_extent(const Shape& target_shape) const;
   /// The flat layout of every d-th ordinal. ValueError ‹choose the d-th›; nested ValueError.
   [[nodiscard]] Layout choose(Index d) const;
@@ -144,7 +145,8 @@ class ORLOP_API Layout final : public IndexMap {
   [[nodiscard]] Layout compose(std::span<const Layout> tiler) const;
   /// What is left of `cotarget` indices beside this layout's. ValueError (M316).
   [[nodiscard]] Layout complement(Index cotarget) const;
-  /// (tile, rest) of the whole layout, of each leading mode, and of each leading mode with tiles grouped first.
+  /// (tile, rest) of the whole layout, of each leading mode, and of each leading mode with tiles grouped
+  /// first.
   [[nodiscard]] Layout divide(const Layout& tile) const;
   [[nodiscard]] Layout divide_tiler(std::span<const Layout> tiler) const;
   [[nodiscard]] Layout zipped_divide(std::span<const Layout> tiler) const;

@@ -23,8 +23,8 @@ class ORLOP_API Permutation final : public StoredIndexMap {
   std::vector<Index> values_;
 };
 
-/// One domain mode per child; the value is the ordinal of the children's values in target_shape(). Products of as
-/// many children, where each pair fits, compose child by child.
+/// One domain mode per child; the value is the ordinal of the children's values in target_shape(). Products
+/// of as many children, where each pair fits, compose child by child.
 class ORLOP_API Product final : public StoredIndexMap {
  public:
   /// ValueError unless there are two children or more; OverflowError where size or codomain leaves 64 bits.
@@ -45,11 +45,12 @@ class ORLOP_API Product final : public StoredIndexMap {
   Shape target_shape_;
 };
 
-/// One step of a Swizzle: for shift > 0 the field of `bits` bits at `base` is xored with the one at base + shift;
-/// for shift < 0 the field at base - shift is xored with the one at `base`.
+/// One step of a Swizzle: for shift > 0 the field of `bits` bits at `base` is xored with the one at base +
+/// shift; for shift < 0 the field at base - shift is xored with the one at `base`.
 class ORLOP_API SwizzleStage {
  public:
-  /// ValueError ‹bits must be positive›, ‹base must be non-negative›, ‹shift must be non-zero›, ‹must not overlap›.
+  /// ValueError ‹bits must be positive›, ‹base must be non-negative›, ‹shift must be non-zero›, ‹must not
+  /// overlap›.
   SwizzleStage(Index bits, Index base, Index shift);
   [[nodiscard]] Index bits() const noexcept { return bits_; }
   [[nodiscard]] Index base() const noexcept { return base_; }
@@ -66,8 +67,8 @@ class ORLOP_API SwizzleStage {
   Index shift_;
 };
 
-/// A bijection of the ordinals of a shape whose size is a power of two, stage after stage. Swizzles of equal sizes
-/// compose to one; equal neighbouring stages cancel.
+/// A bijection of the ordinals of a shape whose size is a power of two, stage after stage. Swizzles of equal
+/// sizes compose to one; equal neighbouring stages cancel.
 class ORLOP_API Swizzle final : public StoredIndexMap {
  public:
   /// ValueError ‹power of two›, ‹exceed the domain bit width›.
@@ -81,7 +82,8 @@ class ORLOP_API Swizzle final : public StoredIndexMap {
   std::vector<SwizzleStage> stages_;
 };
 
-/// An opaque composition: a chain of maps, innermost first, evaluated on demand. No link is itself a composition.
+/// An opaque composition: a chain of maps, innermost first, evaluated on demand. No link is itself a
+/// composition.
 class ORLOP_API Composition final : public StoredIndexMap {
  public:
   explicit Composition(std::vector<Ref<IndexMap>> chain);

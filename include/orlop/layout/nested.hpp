@@ -52,7 +52,8 @@ class Nested {
   std::vector<Nested> items_;
 };
 
-/// Where a layout is asked: an ordinal, or one coordinate per mode, each again an ordinal of its mode or a nest.
+/// Where a layout is asked: an ordinal, or one coordinate per mode, each again an ordinal of its mode or a
+/// nest.
 using Coordinate = Nested<Index>;
 
 /// As Python writes it: `(2, (3, 4))`, `(2,)`, `()`, `7`.

@@ -69,7 +69,8 @@ class ORLOP_API NestValue {
 
 }  // namespace detail
 
-/// Extents, each at least 1, in nested modes. `Shape{2, {3, 4}}` has rank 2 and size 24. Copies share their data.
+/// Extents, each at least 1, in nested modes. `Shape{2, {3, 4}}` has rank 2 and size 24. Copies share their
+/// data.
 class ORLOP_API Shape : public detail::NestValue {
  public:
   /// Rank zero.
@@ -100,7 +101,8 @@ class ORLOP_API Shape : public detail::NestValue {
   [[nodiscard]] Shape select(std::span<const std::size_t> modes) const;
   /// The coordinate of an ordinal. ValueError out of range.
   [[nodiscard]] Coordinate decode(Index ordinal) const;
-  /// The ordinal of a coordinate: ValueError where it does not fit, OverflowError where the ordinal leaves 64 bits.
+  /// The ordinal of a coordinate: ValueError where it does not fit, OverflowError where the ordinal leaves 64
+  /// bits.
   [[nodiscard]] Index encode(const Coordinate& coordinate) const;
   /// The coordinates of the leaves, depth-first, or nothing where `coordinate` does not fit.
   [[nodiscard]] std::optional<SmallVector<Index, 4>> leaf_coordinates(const Coordinate& coordinate) const;
