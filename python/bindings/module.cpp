@@ -22,5 +22,6 @@ NB_MODULE(_core, module) {
   bind_operation(module);
   bind_tensor(module);
   bind_functional(module);
+  bind_views(module);
   bind_cpu(module);
 }

@@ -98,6 +98,7 @@ void bind_carrier(nb::module_& module);
 void bind_operation(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_functional(nb::module_& module);
+void bind_views(nb::module_& module);
 void bind_cpu(nb::module_& module);
 
 }  // namespace orlop::bindings

@@ -9,6 +9,7 @@
 #include "operation.hpp"
 #include "orlop/operation/autograd.hpp"
 #include "orlop/operation/functional.hpp"
+#include "representation.hpp"
 
 namespace orlop::bindings {
 
@@ -33,6 +34,8 @@ Argument to_argument(nb::handle value) {
   if (is_tree(value)) return Argument::of(to_tree(value, "operation", "an argument"));
   if (PyUnicode_Check(value.ptr())) return Argument::of(nb::cast<std::string>(value));
   if (nb::isinstance<Carrier>(value)) return Argument::of(nb::cast<Ref<Carrier>>(value));
+  if (value.is_none()) return Argument::of(nullptr);
+  if (auto list = try_index_list(value)) return std::move(*list);
   return Argument::of(PythonValue{nb::borrow(value)});
 }
 
@@ -45,6 +48,8 @@ nb::object from_argument(const Argument& argument) {
   if (const auto* tree = argument.get<Tree>()) return from_tree(*tree);
   if (const auto* words = argument.get<std::string>()) return nb::cast(*words);
   if (const auto* carrier = argument.get<Ref<Carrier>>()) return nb::cast(*carrier);
+  if (const auto* keys = argument.get<SliceKeys>()) return from_slice_keys(*keys);
+  if (const auto* integers = argument.get<std::vector<Index>>()) return nb::tuple(nb::cast(*integers));
   return nb::none();
 }
 
@@ -303,6 +308,7 @@ void bind_tensor(nb::module_& module) {
       raise<TypeError>("Tensor", "a Tensor is not copied or pickled implicitly; use friendly.to_list or DLPack");
     });
   bind_autograd(module, tensor);
+  bind_representation(module, tensor);
 }
 
 }  // namespace orlop::bindings

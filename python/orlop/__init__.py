@@ -26,6 +26,14 @@ _EXPORTS = {
     "SwizzleStage": "orlop.layout",
     "Tiler": "orlop.layout",
     "Tree": "orlop.layout",
+    "as_strided": "orlop.functional",
+    "broadcast_in_dim": "orlop.functional",
+    "broadcast_to": "orlop.functional",
+    "permute": "orlop.functional",
+    "rearrange": "orlop.functional",
+    "reshape": "orlop.functional",
+    "squeeze": "orlop.functional",
+    "unsqueeze": "orlop.functional",
 }
 
 # Modules that load on first use as attributes of the package.

@@ -26,7 +26,9 @@ Tensor slice(const Tensor& tensor, SliceKeys keys) {
 Tensor Tensor::slice(SliceKeys keys) const { return orlop::slice(*this, std::move(keys)); }
 
 Tensor permute(const Tensor& tensor, std::span<const Index> order) {
-  return view("permute", tensor, Argument::of(std::vector<Index>(order.begin(), order.end())));
+  std::vector<Argument> arguments{tensor};
+  for (const Index mode : order) arguments.emplace_back(Scalar(mode));
+  return apply_operation("permute", arguments);
 }
 
 Tensor reshape(const Tensor& tensor, const Shape& shape) {

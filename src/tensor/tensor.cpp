@@ -85,43 +85,67 @@ Tensor Tensor::trusted(Ref<Carrier> carrier, Index offset, Layout layout) {
   return Tensor(make_ref<TensorObject>(std::move(carrier), offset, std::move(layout)));
 }
 
+RepresentationCheck::RepresentationCheck(const DType& logical_dtype, std::size_t subtensors,
+                                         std::size_t adjacent_layouts)
+    : logical_(logical_dtype), schema_(storage_schema(logical_dtype)) {
+  if (subtensors != schema_.size())
+    raise<ValueError>(logical_.name(), "a representation requires ", schema_.size(), " subtensors: got ",
+                      subtensors);
+  if (adjacent_layouts != schema_.size() - 1)
+    raise<ValueError>(logical_.name(), "a representation requires ", schema_.size() - 1,
+                      " adjacent layouts: got ", adjacent_layouts);
+}
+
+void RepresentationCheck::check_dtype(std::size_t level, const DType& dtype) const {
+  if (&dtype != schema_[level])
+    raise<ValueError>(logical_.name(), "subtensor ", level, " must use storage dtype ",
+                      schema_[level]->name(), ": got ", dtype.name());
+}
+
+void RepresentationCheck::check_carrier(std::size_t level, const Carrier& carrier) const {
+  carrier.require_live();
+  if (&carrier.dtype() != schema_[level])
+    raise<ValueError>(logical_.name(), "subtensor ", level, " carrier dtype must be identical to ",
+                      schema_[level]->name(), ": got ", carrier.dtype().name());
+}
+
+void RepresentationCheck::check_placement(std::size_t level, const Subtensor& subtensor,
+                                          const Subtensor& first) const {
+  validate_placement(*subtensor.carrier, subtensor.offset, subtensor.layout);
+  const CarrierClass expected = first.carrier->carrier_class();
+  const CarrierClass actual = subtensor.carrier->carrier_class();
+  if (actual != expected)
+    raise<TypeError>(logical_.name(), "all subtensors must live on one exact class: level 0 is on ", expected,
+                     ", level ", level, " on ", actual);
+}
+
+void RepresentationCheck::check_adjacent(std::size_t edge, const Layout& adjacent, const Layout& source,
+                                         const Layout& target) const {
+  if (adjacent.shape() != source.shape())
+    raise<ValueError>(logical_.name(), "adjacent layout ", edge, " must have the source placement shape ",
+                      source.shape(), ": got ", adjacent.shape());
+  if (adjacent.cosize() > target.size())
+    raise<ValueError>(logical_.name(), "adjacent layout ", edge, " reaches ", adjacent.cosize() - 1,
+                      ", outside level ", edge + 1, " shape cardinality ", target.size());
+}
+
+void RepresentationCheck::check_rules(const TensorRepresentation& representation) {
+  const RepresentationContext context(representation);
+  for (const auto& rule : representation.logical_dtype->representation_rules()) rule->validate(context);
+}
+
 void validate_representation(const TensorRepresentation& representation) {
-  const DType& logical = *representation.logical_dtype;
-  const std::vector<const DType*> schema = storage_schema(logical);
   const auto& planes = representation.subtensors;
   const auto& edges = representation.adjacent_layouts;
-  if (planes.size() != schema.size())
-    raise<ValueError>(logical.name(), "a representation requires ", schema.size(), " subtensors: got ",
-                      planes.size());
-  if (edges.size() != schema.size() - 1)
-    raise<ValueError>(logical.name(), "a representation requires ", schema.size() - 1,
-                      " adjacent layouts: got ", edges.size());
+  const RepresentationCheck check(*representation.logical_dtype, planes.size(), edges.size());
   for (std::size_t i = 0; i < planes.size(); ++i) {
-    const Subtensor& plane = planes[i];
-    if (plane.dtype != schema[i])
-      raise<ValueError>(logical.name(), "subtensor ", i, " must use storage dtype ", schema[i]->name(),
-                        ": got ", plane.dtype->name());
-    plane.carrier->require_live();
-    if (&plane.carrier->dtype() != plane.dtype)
-      raise<ValueError>(logical.name(), "subtensor ", i, " carrier dtype must be identical to ",
-                        plane.dtype->name(), ": got ", plane.carrier->dtype().name());
-    validate_placement(*plane.carrier, plane.offset, plane.layout);
-    if (plane.carrier->carrier_class() != planes.front().carrier->carrier_class())
-      raise<TypeError>(logical.name(), "all subtensors must live on one exact class: level 0 is on ",
-                       planes.front().carrier->carrier_class(), ", level ", i, " on ",
-                       plane.carrier->carrier_class());
+    check.check_dtype(i, *planes[i].dtype);
+    check.check_carrier(i, *planes[i].carrier);
+    check.check_placement(i, planes[i], planes.front());
   }
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (edges[i].shape() != planes[i].layout.shape())
-      raise<ValueError>(logical.name(), "adjacent layout ", i, " must have the source placement shape ",
-                        planes[i].layout.shape(), ": got ", edges[i].shape());
-    const Index cardinality = planes[i + 1].layout.size();
-    if (edges[i].cosize() > cardinality)
-      raise<ValueError>(logical.name(), "adjacent layout ", i, " reaches ", edges[i].cosize() - 1,
-                        ", outside level ", i + 1, " shape cardinality ", cardinality);
-  }
-  const RepresentationContext context(representation);
-  for (const auto& rule : logical.representation_rules()) rule->validate(context);
+  for (std::size_t i = 0; i < edges.size(); ++i)
+    check.check_adjacent(i, edges[i], planes[i].layout, planes[i + 1].layout);
+  RepresentationCheck::check_rules(representation);
 }
 
 Tensor Tensor::from_representation(TensorRepresentation representation) {

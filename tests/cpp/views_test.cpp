@@ -227,7 +227,7 @@ TEST(Views, RefuseWrongArgumentKinds) {
   expect_error<TypeError>(forward("reshape", {tensor, Argument::of(Stride{6})}), "shape must be a Shape");
   expect_error<TypeError>(forward("as_strided", {tensor, shape, shape}), "stride must be a Stride");
   expect_error<TypeError>(forward("rearrange", {tensor, shape}), "output must be a Tree");
-  expect_error<TypeError>(forward("view", {tensor, Scalar(0)}), "key must be");
+  expect_error<TypeError>(forward("view", {tensor, Scalar(0.5)}), "key must be");
   expect_value_error(forward("squeeze", {tensor, Scalar(Scalar::BigInteger{1e30F})}), "out of range");
 }
 

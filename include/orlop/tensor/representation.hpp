@@ -44,6 +44,27 @@ class ORLOP_API RepresentationContext final : public RepresentationValidationCon
 /// Checks a representation in the order of M407; the first failure is the one that is reported.
 ORLOP_API void validate_representation(const TensorRepresentation& representation);
 
+/// The steps of validate_representation in their order, for callers that make the parts one by one.
+class ORLOP_API RepresentationCheck {
+ public:
+  /// The storage schema and both counts.
+  RepresentationCheck(const DType& logical_dtype, std::size_t subtensors, std::size_t adjacent_layouts);
+
+  void check_dtype(std::size_t level, const DType& dtype) const;
+  /// Live, and of exactly the level's storage dtype.
+  void check_carrier(std::size_t level, const Carrier& carrier) const;
+  /// Bounds, and the exact class of level 0.
+  void check_placement(std::size_t level, const Subtensor& subtensor, const Subtensor& first) const;
+  void check_adjacent(std::size_t edge, const Layout& adjacent, const Layout& source,
+                      const Layout& target) const;
+  /// The rules of the logical dtype.
+  static void check_rules(const TensorRepresentation& representation);
+
+ private:
+  const DType& logical_;
+  std::vector<const DType*> schema_;
+};
+
 /// The checks of one placement (M401): live carrier, storable dtype, offset, and the layout within the
 /// carrier.
 ORLOP_API void validate_placement(const Carrier& carrier, Index offset, const Layout& layout);

@@ -28,6 +28,19 @@ Index integer(const Argument& argument) {
   return argument.scalar()->as_integer().value_or(std::numeric_limits<Index>::max());
 }
 
+/// A Tree, or the null pointer that stands for one left out.
+bool is_optional_tree(const Argument& argument) { return is<Tree>(argument) || is<std::nullptr_t>(argument); }
+
+bool is_key(const Argument& argument) {
+  return is<SliceKeys>(argument) || is<std::vector<Index>>(argument) || is_integer(argument);
+}
+
+SliceKeys keys_of(const Argument& argument) {
+  if (const auto* keys = argument.get<SliceKeys>()) return *keys;
+  if (const auto* indices = argument.get<std::vector<Index>>()) return {indices->begin(), indices->end()};
+  return {integer(argument)};
+}
+
 struct ParameterKind {
   std::string_view name;
   std::string_view kind;  // completes "… must be"
@@ -179,9 +192,10 @@ DefinitionList view_definitions() {
       "rearrange",
       [](const Layout& layout, Parameters p) -> LayoutView {
         const Tree& output = *p[0].get<Tree>();
-        return {p.size() == 1 ? layout.rearrange(output) : layout.rearrange(output, *p[1].get<Tree>())};
+        const Tree* selection = p.size() > 1 ? p[1].get<Tree>() : nullptr;
+        return {selection == nullptr ? layout.rearrange(output) : layout.rearrange(output, *selection)};
       },
-      {.parameters = {{"output", "a Tree", is<Tree>}, {"selection", "a Tree", is<Tree>}},
+      {.parameters = {{"output", "a Tree", is<Tree>}, {"selection", "a Tree", is_optional_tree}},
        .optional = 1,
        .takes_compound = false});
   static const ViewDefinition reshape("reshape",
@@ -200,8 +214,8 @@ DefinitionList view_definitions() {
                                         },
                                         {.parameters = {{"dim", "an integer", is_integer}}});
   static const ViewDefinition view(
-      "view", [](const Layout& layout, Parameters p) { return slice_layout(layout, *p[0].get<SliceKeys>()); },
-      {.parameters = {{"key", "one integer or slice per mode", is<SliceKeys>}}});
+      "view", [](const Layout& layout, Parameters p) { return slice_layout(layout, keys_of(p[0])); },
+      {.parameters = {{"key", "one integer or slice per mode", is_key}}});
   static const std::array<const Definition*, 8> all{&as_strided, &broadcast_to, &permute,   &rearrange,
                                                     &reshape,    &squeeze,      &unsqueeze, &view};
   return all;

@@ -1,0 +1,117 @@
+// The view functions of orlop.functional.
+#include "orlop/operation/views.hpp"
+
+#include "layout.hpp"
+#include "tensor.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+const Stride& to_stride(nb::handle value, std::string_view what) {
+  if (nb::isinstance<Stride>(value)) return *nb::inst_ptr<Stride>(value);
+  raise<TypeError>(what, "stride must be a Stride: got ", python_type_name(value));
+}
+
+/// The integers of an iterable; TypeError. One beyond 64 bits is a ValueError: it is out of every range.
+std::vector<Index> to_positions(nb::handle value, std::string_view what, const char* name) {
+  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
+  if (!iterator.is_valid()) throw_python_error();
+  std::vector<Index> positions;
+  while (true) {
+    const nb::object entry = nb::steal(PyIter_Next(iterator.ptr()));
+    if (!entry.is_valid()) break;
+    positions.push_back(to_index<ValueError>(entry, what, name));
+  }
+  if (PyErr_Occurred() != nullptr) throw_python_error();
+  return positions;
+}
+
+Tree to_rearrange_tree(nb::handle value, const char* name) {
+  if (!is_tree(value)) raise<TypeError>("rearrange", name, " must be a Tree: got ", python_type_name(value));
+  return to_tree(value, "rearrange", name);
+}
+
+Tensor bound_rearrange(nb::handle tensor, nb::handle output, nb::handle selection) {
+  const Tensor source = to_tensor(tensor, "rearrange", "tensor");
+  const Tree tree = to_rearrange_tree(output, "output");
+  if (selection.is_none()) return rearrange(source, tree);
+  return rearrange(source, tree, to_rearrange_tree(selection, "selection"));
+}
+
+}  // namespace
+
+void bind_views(nb::module_& module) {
+  module.def(
+      "as_strided",
+      [](nb::handle tensor, nb::handle shape, nb::handle stride) {
+        const Tensor source = to_tensor(tensor, "as_strided", "tensor");
+        return as_strided(source, to_shape(shape, "as_strided", "shape"), to_stride(stride, "as_strided"));
+      },
+      "tensor"_a, "shape"_a, "stride"_a,
+      "A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).\n\n"
+      "TypeError for other types; ValueError where the selection is not injective, leaves the tensor or "
+      "cannot be\n"
+      "written as strides (M501, M503).");
+  module.def(
+      "broadcast_to",
+      [](nb::handle tensor, nb::handle target) {
+        const Tensor source = to_tensor(tensor, "broadcast_to", "tensor");
+        return broadcast_to(source, to_shape(target, "broadcast_to", "target"));
+      },
+      "tensor"_a, "target"_a,
+      "A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf "
+      "differs or the\n"
+      "profiles do (M308).");
+  module.def(
+      "broadcast_in_dim",
+      [](nb::handle tensor, nb::handle target, nb::handle broadcast_dimensions) {
+        const Tensor source = to_tensor(tensor, "broadcast_in_dim", "tensor");
+        const Shape& shape = to_shape(target, "broadcast_in_dim", "target");
+        return broadcast_in_dim(source, shape,
+                                to_positions(broadcast_dimensions, "broadcast_in_dim", "a position"));
+      },
+      "tensor"_a, "target"_a, "broadcast_dimensions"_a,
+      "A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly "
+      "increasing;\n"
+      "the other modes are repeated (M501).");
+  module.def(
+      "permute",
+      [](nb::handle tensor, const nb::args& order) {
+        const Tensor source = to_tensor(tensor, "permute", "tensor");
+        return permute(source, to_order(order, "permute"));
+      },
+      "tensor"_a, "order"_a,
+      "A view with the top-level modes in another order: integers or one iterable, each mode once (M313).");
+  module.def(
+      "reshape",
+      [](nb::handle tensor, nb::handle shape) {
+        const Tensor source = to_tensor(tensor, "reshape", "tensor");
+        return reshape(source, to_shape(shape, "reshape", "shape"));
+      },
+      "tensor"_a, "shape"_a,
+      "A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout "
+      "has no\n"
+      "one step that all ordinals share (M501).");
+  module.def(
+      "squeeze",
+      [](nb::handle tensor, nb::handle dim) {
+        const Tensor source = to_tensor(tensor, "squeeze", "tensor");
+        return squeeze(source, to_index<ValueError>(dim, "squeeze", "dim"));
+      },
+      "tensor"_a, "dim"_a,
+      "A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).");
+  module.def(
+      "unsqueeze",
+      [](nb::handle tensor, nb::handle dim) {
+        const Tensor source = to_tensor(tensor, "unsqueeze", "tensor");
+        return unsqueeze(source, to_index<ValueError>(dim, "unsqueeze", "dim"));
+      },
+      "tensor"_a, "dim"_a,
+      "A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).");
+  module.def("rearrange", &bound_rearrange, "tensor"_a, "output"_a, "selection"_a = nb::none(),
+             "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "
+             "(M312).");
+}
+
+}  // namespace orlop::bindings
