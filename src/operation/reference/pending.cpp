@@ -4,7 +4,6 @@
 
 namespace orlop::inline v0 {
 
-KernelList cpu_contraction_kernels() { return reference_contraction_kernels(); }
 KernelList cpu_indexing_kernels() { return reference_indexing_kernels(); }
 
 }  // namespace orlop::inline v0

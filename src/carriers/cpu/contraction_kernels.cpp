@@ -1,0 +1,296 @@
+// CPU matmul: BLAS where the operands lie as it wants them, otherwise on packed copies; exact integers and
+// the Float64 accumulator in blocks of doubles.
+#include <cblas.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "carriers/cpu/kernels.hpp"
+#include "operation/exact_integer.hpp"
+#include "operation/matrix.hpp"
+#include "operation/strided_copy.hpp"
+#include "orlop/layout/iteration.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+/// BLAS keeps to the calling thread: its own pool would compete with ours.
+void use_one_blas_thread() {
+  static const bool is_done = [] {
+    scipy_openblas_set_num_threads(1);
+    return true;
+  }();
+  (void)is_done;
+}
+
+// BLAS counts in 32 bits; longer matrices are multiplied in parts.
+constexpr Index max_part = Index{1} << 30;
+
+/// Element (row, term) lies at `data[row + leading * term]`, or if transposed at `data[leading * row +
+/// term]`.
+template <class T>
+struct BlasMatrix {
+  const T* data;
+  Index rows;
+  Index terms;
+  Index leading;
+  bool is_transposed;
+
+  [[nodiscard]] const T* at(Index row, Index term) const {
+    return data + (is_transposed ? row * leading + term : row + term * leading);
+  }
+  /// The distance between the terms of one row.
+  [[nodiscard]] Index term_step() const { return is_transposed ? 1 : leading; }
+};
+
+/// The operand as BLAS reads it, or nothing where its layout does not fit.
+std::optional<BlasMatrix<float>> in_place(const KernelOperand& operand) {
+  if (operand.stored != StorageType::float32) return std::nullopt;
+  const auto loop_of = [&](std::size_t mode) {
+    const Leaves leaves = leaves_of_modes(*operand.layout, mode, mode + 1);
+    const std::array strides{leaves.strides};
+    return coalesce_strides(leaves.extents, strides);
+  };
+  const StridedLoop rows = loop_of(0);
+  const StridedLoop terms = loop_of(1);
+  if (rows.rank() > 1 || terms.rank() > 1) return std::nullopt;
+  const auto* const data = reinterpret_cast<const float*>(operand.data);
+  // One row or one term has no step of its own; then the least leading dimension will do.
+  const auto try_order = [&](const StridedLoop& inner, const StridedLoop& outer,
+                             bool is_transposed) -> std::optional<BlasMatrix<float>> {
+    const Index leading = outer.size == 1 ? inner.size : outer.step(0);
+    const bool fits = (inner.size == 1 || inner.step(0) == 1) && leading >= inner.size &&
+                      leading <= std::numeric_limits<blasint>::max();
+    if (!fits) return std::nullopt;
+    return BlasMatrix<float>{data, rows.size, terms.size, leading, is_transposed};
+  };
+  if (const auto matrix = try_order(rows, terms, false)) return matrix;
+  return try_order(terms, rows, true);
+}
+
+/// The operand as BLAS reads it, from a copy where its layout does not fit.
+class BlasOperand {
+ public:
+  explicit BlasOperand(const KernelOperand& operand) {
+    if (const auto matrix = in_place(operand)) {
+      matrix_ = *matrix;
+      return;
+    }
+    const Index rows = leaves_of_modes(*operand.layout, 0, 1).size();
+    const Index terms = leaves_of_modes(*operand.layout, 1, 2).size();
+    packed_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(rows * terms));
+    if (operand.stored == StorageType::float32) {
+      copy_strided(operand.data, *operand.layout, reinterpret_cast<std::byte*>(packed_.get()),
+                   Layout::canonical(operand.layout->shape()), sizeof(float));
+    } else {
+      const Matrix matrix(operand);
+      matrix.copy(matrix.all(), packed_.get());
+    }
+    matrix_ = {packed_.get(), rows, terms, rows, false};
+  }
+  [[nodiscard]] const BlasMatrix<float>& matrix() const { return matrix_; }
+
+ private:
+  std::unique_ptr<float[]> packed_;
+  BlasMatrix<float> matrix_{};
+};
+
+blasint to_blas(Index number) { return static_cast<blasint>(number); }
+CBLAS_TRANSPOSE transposition(bool is_transposed) { return is_transposed ? CblasTrans : CblasNoTrans; }
+
+void gemm(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float beta, float* c, Index leading) {
+  scipy_cblas_sgemm(CblasColMajor, transposition(a.is_transposed), transposition(!b.is_transposed),
+                    to_blas(a.rows), to_blas(b.rows), to_blas(a.terms), 1.0F, a.data, to_blas(a.leading),
+                    b.data, to_blas(b.leading), beta, c, to_blas(leading));
+}
+
+void gemm(const BlasMatrix<double>& a, const BlasMatrix<double>& b, double beta, double* c, Index leading) {
+  scipy_cblas_dgemm(CblasColMajor, transposition(a.is_transposed), transposition(!b.is_transposed),
+                    to_blas(a.rows), to_blas(b.rows), to_blas(a.terms), 1.0, a.data, to_blas(a.leading),
+                    b.data, to_blas(b.leading), beta, c, to_blas(leading));
+}
+
+/// c = a · row, where `row` has one row.
+void gemv(const BlasMatrix<float>& a, const BlasMatrix<float>& row, float beta, float* c) {
+  const auto columns = a.is_transposed ? std::pair(a.terms, a.rows) : std::pair(a.rows, a.terms);
+  scipy_cblas_sgemv(CblasColMajor, transposition(a.is_transposed), to_blas(columns.first),
+                    to_blas(columns.second), 1.0F, a.data, to_blas(a.leading), row.data,
+                    to_blas(row.term_step()), beta, c, 1);
+}
+
+/// c[i + a.rows * j] = Σ_k a[i, k] · b[j, k].
+void multiply(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float* c) {
+  for (Index i = 0; i < a.rows; i += max_part)
+    for (Index j = 0; j < b.rows; j += max_part)
+      for (Index k = 0; k < a.terms; k += max_part) {
+        const Index terms = std::min(max_part, a.terms - k);
+        const BlasMatrix<float> left{a.at(i, k), std::min(max_part, a.rows - i), terms, a.leading,
+                                     a.is_transposed};
+        const BlasMatrix<float> right{b.at(j, k), std::min(max_part, b.rows - j), terms, b.leading,
+                                      b.is_transposed};
+        float* const part = c + i + j * a.rows;
+        const float beta = k == 0 ? 0.0F : 1.0F;
+        if (right.rows == 1)
+          gemv(left, right, beta, part);
+        else if (left.rows == 1 && a.rows == 1)
+          gemv(right, left, beta, part);
+        else
+          gemm(left, right, beta, part, a.rows);
+      }
+}
+
+void matmul_float(const KernelCall& call) {
+  const BlasOperand lhs(call.operands[0]);
+  const BlasOperand rhs(call.operands[1]);
+  multiply(lhs.matrix(), rhs.matrix(), reinterpret_cast<float*>(call.result));
+}
+
+// --- In blocks of doubles
+// -----------------------------------------------------------------------------------
+
+constexpr Index block_rows = 256;
+constexpr Index block_columns = 512;
+constexpr Index block_terms = 512;
+
+/// How operands become doubles: as they are, or as two digits of 16 bits where whole integers would lead to
+/// sums beyond 53 bits.
+class Digits {
+ public:
+  explicit Digits(std::size_t count) : count_(count) {}
+  [[nodiscard]] std::size_t count() const { return count_; }
+
+  /// One plane after the other, rows fastest.
+  std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& part,
+                                        std::vector<double>& buffer) const {
+    const auto size = static_cast<std::size_t>(part.rows() * part.terms());
+    buffer.resize(count_ * size);
+    double* const low = buffer.data();
+    double* const high = low + size;
+    if (count_ == 1)
+      matrix.copy(part, low);
+    else
+      matrix.for_each<std::int32_t>(part, [=](std::int32_t value, Index position) {
+        low[position] = value & 0xffff;
+        high[position] = value >> 16;
+      });
+    std::vector<BlasMatrix<double>> planes;
+    for (std::size_t digit = 0; digit < count_; ++digit)
+      planes.push_back({low + digit * size, part.rows(), part.terms(), part.rows(), false});
+    return planes;
+  }
+
+ private:
+  std::size_t count_;
+};
+
+/// Sums of products by weight: plane w holds the sums of weight 2^(16 w).
+class ProductBlock {
+ public:
+  ProductBlock(Index rows, Index columns, std::size_t digits)
+      : rows_(rows), size_(static_cast<std::size_t>(rows * columns)), sums_(size_ * (2 * digits - 1)) {}
+
+  void add_products(const std::vector<BlasMatrix<double>>& a, const std::vector<BlasMatrix<double>>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      for (std::size_t j = 0; j < b.size(); ++j) gemm(a[i], b[j], 1.0, sums_.data() + (i + j) * size_, rows_);
+  }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  /// The sum of weight one; the only one where operands are whole.
+  [[nodiscard]] double value(std::size_t position) const { return sums_[position]; }
+  /// The exact integer.
+  [[nodiscard]] Int128 integer(std::size_t position) const {
+    Int128 total = 0;
+    for (std::size_t plane = sums_.size() / size_; plane-- > 0;)
+      total = total * 65536 + static_cast<std::int64_t>(sums_[plane * size_ + position]);
+    return total;
+  }
+
+ private:
+  Index rows_;
+  std::size_t size_;
+  std::vector<double> sums_;
+};
+
+/// Contracts block by block; `value(block, position)` is what a finished sum is stored as.
+template <class Result, class Value>
+void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rhs, Digits digits,
+                     Value value) {
+  auto* const result = reinterpret_cast<Result*>(call.result);
+  std::vector<double> left, right;
+  for (Index j = 0; j < rhs.rows(); j += block_columns)
+    for (Index i = 0; i < lhs.rows(); i += block_rows) {
+      const Index last_row = std::min(i + block_rows, lhs.rows());
+      const Index last_column = std::min(j + block_columns, rhs.rows());
+      ProductBlock block(last_row - i, last_column - j, digits.count());
+      for (Index k = 0; k < lhs.terms(); k += block_terms) {
+        const Index last_term = std::min(k + block_terms, lhs.terms());
+        block.add_products(digits.split(lhs, {i, last_row, k, last_term}, left),
+                           digits.split(rhs, {j, last_column, k, last_term}, right));
+      }
+      std::size_t position = 0;
+      for (Index column = j; column < last_column; ++column)
+        for (Index row = i; row < last_row; ++row)
+          result[row + column * lhs.rows()] = value(block, position++);
+    }
+}
+
+void matmul_in_double(const KernelCall& call) {
+  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits(1),
+                         [](const ProductBlock& block, std::size_t position) {
+                           return static_cast<float>(block.value(position));
+                         });
+}
+
+double greatest_magnitude(const Matrix& matrix) {
+  std::int64_t greatest = 0;
+  matrix.for_each<std::int64_t>(matrix.all(), [&](std::int64_t value, Index) {
+    greatest = std::max(greatest, value < 0 ? -value : value);
+  });
+  return static_cast<double>(greatest);
+}
+
+void matmul_integer(const KernelCall& call) {
+  const Matrix lhs(call.operands[0]);
+  const Matrix rhs(call.operands[1]);
+  // Doubles are exact up to 2^53. Digits are below 2^16, and at most two sums of their products meet.
+  const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
+  const bool is_small = bound < 0x1p53;
+  constexpr Index max_terms = Index{1} << 20;
+  if (!is_small && lhs.terms() > max_terms) return reference_kernels().find("matmul")(call);
+  contract_blocks<std::int32_t>(call, lhs, rhs, Digits(is_small ? 1 : 2),
+                                [&](const ProductBlock& block, std::size_t position) {
+                                  return checked_int32(call.plan.operation, block.integer(position));
+                                });
+}
+
+/// Products too few to be worth any preparation.
+bool is_tiny(const KernelCall& call) {
+  constexpr Index max_products = 4096;
+  const Index terms = leaves_of_modes(*call.operands[0].layout, 1, 2).size();
+  return call.layout.size() <= max_products && call.layout.size() * terms <= max_products;
+}
+
+void matmul(const KernelCall& call) {
+  use_one_blas_thread();
+  if (call.plan.accumulator_dtype == &dtypes::Float32)
+    matmul_float(call);
+  else if (is_tiny(call))
+    reference_kernels().find("matmul")(call);
+  else if (call.plan.accumulator_dtype == &dtypes::Float64)
+    matmul_in_double(call);
+  else
+    matmul_integer(call);
+}
+
+}  // namespace
+
+KernelList cpu_contraction_kernels() {
+  static constexpr KernelEntry list[] = {{"matmul", matmul}};
+  return list;
+}
+
+}  // namespace orlop::inline v0
