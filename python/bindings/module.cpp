@@ -24,4 +24,5 @@ NB_MODULE(_core, module) {
   bind_functional(module);
   bind_views(module);
   bind_cpu(module);
+  bind_generic(module);
 }

@@ -70,6 +70,14 @@ void HostCarrier::write_span(Index first, Index count, const void* in) {
   std::memcpy(data_ + first * dtype_->slot_bytes(), in, static_cast<std::size_t>(count * dtype_->slot_bytes()));
 }
 
+void HostCarrier::fill(std::span<const Scalar> values) {
+  std::byte* slot = data_;
+  for (const Scalar& value : values) {
+    encode_slot(*dtype_, value, slot);
+    slot += dtype_->slot_bytes();
+  }
+}
+
 void HostCarrier::on_release() {
   size_ = 0;
   data_ = small_.data();

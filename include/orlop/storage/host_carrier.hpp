@@ -30,6 +30,8 @@ class ORLOP_API HostCarrier : public Carrier {
   /// Uses the caller's slots as they are.
   HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable, const DType& dtype);
 
+  /// Normalizes and writes slot after slot from the first; the version stays.
+  void fill(std::span<const Scalar> values);
   [[nodiscard]] bool intrinsic_mutable() const override { return is_mutable_; }
   void on_release() override;
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

@@ -1,6 +1,10 @@
 """The carriers and what describes their slots; every name loads on first use."""
 
 _EXPORTS = {
+    "CPU": "orlop._core",
+    "Carrier": "orlop.carriers.base",
+    "DependentCarrier": "orlop.carriers.base",
+    "Generic": "orlop._core",
     "BlockScaledDType": "orlop.carriers.dtype",
     "CompoundDType": "orlop.carriers.dtype",
     "DType": "orlop.carriers.dtype",

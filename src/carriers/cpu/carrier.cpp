@@ -4,7 +4,6 @@
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
-#include "orlop/storage/normalize.hpp"
 #include "orlop/storage/storage_dtype.hpp"
 #include "orlop/tensor/scatter.hpp"
 
@@ -50,11 +49,7 @@ Index CPU::pointer() const {
 Ref<Carrier> CPU::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
   const DType& dtype = options.dtype ? *options.dtype : this->dtype();
   Ref<CPU> result = make(static_cast<Index>(values.size()), {options.is_mutable, dtype, true});
-  std::byte* slot = result->data();
-  for (const Scalar& value : values) {
-    encode_slot(dtype, value, slot);
-    slot += dtype.slot_bytes();
-  }
+  result->fill(values);
   return result;
 }
 

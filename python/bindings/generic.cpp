@@ -1,0 +1,30 @@
+// The Python face of the Generic carrier.
+#include "orlop/carriers/generic/generic.hpp"
+
+#include "carrier.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+Ref<Carrier> make_generic(const nb::args& args, const nb::kwargs& kwargs) {
+  const CallArguments call("Generic", args, kwargs, {"values"}, 1, {"mutable", "dtype"});
+  const DType& dtype = to_dtype(call.require_keyword("dtype"), "Generic");
+  const bool is_mutable = call.flag("mutable", true);
+  // An empty carrier of the dtype checks it before any value is consumed, and is the prototype.
+  return new_like(*Generic::zeros(0, {.dtype = dtype}), call.get("values"), is_mutable, dtype);
+}
+
+}  // namespace
+
+void bind_generic(nb::module_& module) {
+  nb::class_<Generic, Carrier> generic(module, "Generic", counted<Generic>(), nb::type_slots(collector_slots),
+                                       nb::is_final(),
+                                       "Generic(values, *, mutable=True, dtype)\n\n"
+                                       "The reference store: normalized copies of `values`.");
+  generic.def(nb::new_(&make_generic));
+  reject_subclasses(generic, "Generic");
+  name_carrier_class<Generic>(generic);
+}
+
+}  // namespace orlop::bindings
