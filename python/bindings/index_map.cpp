@@ -30,9 +30,10 @@ class PythonIndexMap final : public StoredIndexMap {
   [[nodiscard]] Ref<IndexMap> compose_with(const Ref<IndexMap>& inner) const override {
     const nb::gil_scoped_acquire lock;
     const nb::object result = call("_compose", inner);
-    if (!nb::isinstance<IndexMap>(result))
+    IndexMap* composed = try_native<IndexMap>(result);
+    if (composed == nullptr)
       raise<TypeError>(what, "_compose must return an IndexMap: got ", python_type_name(result));
-    return nb::cast<Ref<IndexMap>>(result);
+    return composed;
   }
   [[nodiscard]] std::optional<bool> composition_injectivity() const override {
     const nb::gil_scoped_acquire lock;
@@ -96,9 +97,8 @@ bool identity_hook(const IndexMap& self) {
 }
 
 Ref<IndexMap> to_map(nb::handle value, std::string_view what, std::string_view name) {
-  if (!nb::isinstance<IndexMap>(value))
-    raise<TypeError>(what, name, " must be an IndexMap: got ", python_type_name(value));
-  return nb::cast<Ref<IndexMap>>(value);
+  if (IndexMap* map = try_native<IndexMap>(value)) return map;
+  raise<TypeError>(what, name, " must be an IndexMap: got ", python_type_name(value));
 }
 
 // A subclass in Python may keep attributes of its own; what IndexMap defines stays.
@@ -197,8 +197,8 @@ void bind_swizzle(nb::module_& module) {
       .def(
           "__eq__",
           [](const SwizzleStage& self, nb::handle other) {
-            if (!nb::isinstance<SwizzleStage>(other)) return nb::borrow(Py_NotImplemented);
-            return nb::object(nb::bool_(self == *nb::inst_ptr<SwizzleStage>(other)));
+            const auto* stage = try_native<SwizzleStage>(other);
+            return stage == nullptr ? nb::borrow(Py_NotImplemented) : nb::object(nb::bool_(self == *stage));
           },
           "other"_a.none())
       .def("__hash__",
@@ -223,9 +223,10 @@ void bind_swizzle(nb::module_& module) {
             std::vector<SwizzleStage> list;
             const Shape& domain = to_shape(shape, "Swizzle", "shape");
             for (const nb::handle item : stages) {
-              if (!nb::isinstance<SwizzleStage>(item))
+              const auto* stage = try_native<SwizzleStage>(item);
+              if (stage == nullptr)
                 raise<TypeError>("Swizzle", "a stage must be a SwizzleStage: got ", python_type_name(item));
-              list.push_back(*nb::inst_ptr<SwizzleStage>(item));
+              list.push_back(*stage);
             }
             std::construct_at(self, domain, std::move(list));
           },
@@ -275,10 +276,9 @@ void bind_index_map(nb::module_& module) {
           "inner"_a.none(),
           "q ↦ self(inner(q)). TypeError; ValueError where inner's codomain exceeds self's size (M315).")
       .def("__repr__",
-           [](nb::handle self) {
-             const IndexMap& map = *nb::inst_ptr<IndexMap>(self);
-             return text(python_type_name(self), "( ", map.shape(), ", codomain_size=", map.codomain_size(),
-                         ')');
+           [](const nb::pointer_and_handle<IndexMap>& self) {
+             return text(python_type_name(self.h), "( ", self.p->shape(),
+                         ", codomain_size=", self.p->codomain_size(), ')');
            })
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
       .def(

@@ -42,8 +42,8 @@ void bind_value(Class& cls) {
       .def(
           "__eq__",
           [](const T& self, nb::handle other) {
-            if (!nb::isinstance<T>(other)) return nb::borrow(Py_NotImplemented);
-            return nb::object(nb::bool_(self == *nb::inst_ptr<T>(other)));
+            const T* value = try_native<T>(other);
+            return value == nullptr ? nb::borrow(Py_NotImplemented) : nb::object(nb::bool_(self == *value));
           },
           "other"_a.none())
       .def("__hash__", [](const T& self) { return static_cast<Py_ssize_t>(self.hash()); })
@@ -142,13 +142,13 @@ void bind_shape(nb::module_& module) {
   bind_nest(stride, "Stride");
 }
 
-const Stride& to_stride(nb::handle value) { return *nb::inst_ptr<Stride>(value); }
-
 void construct(Layout* self, nb::handle shape, nb::handle stride) {
-  if (!nb::isinstance<Shape>(shape) || !nb::isinstance<Stride>(stride))
+  const auto* extents = try_native<Shape>(shape);
+  const auto* strides = try_native<Stride>(stride);
+  if (extents == nullptr || strides == nullptr)
     raise<ValueError>("Layout", "shape and stride do not match in Structure: got ", python_type_name(shape),
                       " and ", python_type_name(stride), "; give a Shape and a Stride");
-  std::construct_at(self, to_shape(shape, "Layout", "shape"), to_stride(stride));
+  std::construct_at(self, *extents, *strides);
 }
 
 nb::list list_of(std::span<const Layout> layouts) {
@@ -172,16 +172,14 @@ Layout make_layout(const nb::args& layouts) {
 }
 
 // A Shape, a sequence of Layouts, or an IndexMap (M315).
-nb::object compose(nb::handle self, nb::handle inner) {
-  const Layout& outer = *nb::inst_ptr<Layout>(self);
-  if (nb::isinstance<IndexMap>(inner))
-    return nb::cast(IndexMap::compose(nb::cast<Ref<IndexMap>>(self), nb::cast<Ref<IndexMap>>(inner)));
-  const bool is_shape = nb::isinstance<Shape>(inner);
+nb::object compose(nb::pointer_and_handle<Layout> self, nb::handle inner) {
+  if (IndexMap* map = try_native<IndexMap>(inner))
+    return nb::cast(IndexMap::compose(Ref<IndexMap>(self.p), Ref<IndexMap>(map)));
+  if (const auto* tile = try_native<Shape>(inner))
+    return tile->rank() == 0 ? nb::borrow(self.h) : nb::cast(self.p->compose(*tile));
   const std::vector<Layout> tiler =
-      is_shape ? std::vector<Layout>()
-               : to_tiler(inner, "Layout.compose", "inner, unless a Shape or an IndexMap,");
-  if (is_shape ? to_shape(inner, "", "").rank() == 0 : tiler.empty()) return nb::borrow(self);
-  return nb::cast(is_shape ? outer.compose(to_shape(inner, "", "")) : outer.compose(tiler));
+      to_tiler(inner, "Layout.compose", "inner, unless a Shape or an IndexMap,");
+  return tiler.empty() ? nb::borrow(self.h) : nb::cast(self.p->compose(tiler));
 }
 
 Layout rearrange(const Layout& layout, nb::handle output, nb::handle selection) {

@@ -64,7 +64,7 @@ const Shape& to_shape(nb::handle value, std::string_view what, std::string_view 
 /// A Layout, or the error `E`: `name` must be a Layout.
 template <class E = TypeError>
 const Layout& to_layout(nb::handle value, std::string_view what, std::string_view name) {
-  if (nb::isinstance<Layout>(value)) return *nb::inst_ptr<Layout>(value);
+  if (const auto* layout = try_native<Layout>(value)) return *layout;
   raise<E>(what, name, " must be a Layout: got ", python_type_name(value));
 }
 /// A sequence of Layouts; TypeError.

@@ -107,7 +107,7 @@ Index layout_index(const Layout& layout, nb::handle key, std::string_view what) 
 }
 
 const Shape& to_shape(nb::handle value, std::string_view what, std::string_view name) {
-  if (nb::isinstance<Shape>(value)) return *nb::inst_ptr<Shape>(value);
+  if (const auto* shape = try_native<Shape>(value)) return *shape;
   raise<TypeError>(what, name, " must be a Shape: got ", python_type_name(value));
 }
 
@@ -221,9 +221,8 @@ nb::object from_tree(const Tree& tree) { return write_tree(tree.top_level()); }
 namespace {
 
 const orlop::detail::NestValue* try_nest(nb::handle value) {
-  if (nb::isinstance<Shape>(value)) return nb::inst_ptr<Shape>(value);
-  if (nb::isinstance<Stride>(value)) return nb::inst_ptr<Stride>(value);
-  return nullptr;
+  if (const auto* shape = try_native<Shape>(value)) return shape;
+  return try_native<Stride>(value);
 }
 
 Index read_leaf(nb::handle value, std::string_view kind) {

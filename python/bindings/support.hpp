@@ -70,6 +70,15 @@ bool to_bool(nb::handle value, std::string_view what, std::string_view name);
 /// The name of a Python object's type, for messages.
 std::string python_type_name(nb::handle value);
 
+/// The bound object in `value`, or null where it is no T. TypeError for one whose __init__ has not run.
+template <class T>
+T* try_native(nb::handle value) {
+  if (!nb::isinstance<T>(value)) return nullptr;
+  if (!nb::inst_ready(value))
+    raise<TypeError>(python_type_name(value), "the object is not initialised; call the constructor first");
+  return nb::inst_ptr<T>(value);
+}
+
 /// Throws the Python exception that is set.
 [[noreturn]] void throw_python_error();
 

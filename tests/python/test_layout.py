@@ -403,6 +403,37 @@ def test_injectivity_never_lists_the_ordinals():
     assert layout((1000, 1000, 1000), (10**6, 10**3, 1)).is_injective
 
 
+def test_an_object_without_its_constructor_is_refused():
+    a = layout(2, 1)
+    shape, stride, blank, stage = (cls.__new__(cls) for cls in (Shape, Stride, Layout, SwizzleStage))
+    with pytest.warns(RuntimeWarning):
+        for call in (
+            lambda: Layout(shape, Stride(1)),
+            lambda: Layout(Shape(2), stride),
+            lambda: Shape(2, shape),
+            lambda: Shape(shape),
+            lambda: a == blank,
+            lambda: a.compose(blank),
+            lambda: a.compose(shape),
+            lambda: a.compose([blank]),
+            lambda: Layout.compose(blank, a),
+            lambda: Layout.make_layout(blank),
+            lambda: Layout.get_index(blank, 0),
+            lambda: a.broadcast_to(shape),
+            lambda: blank + a,
+            lambda: blank(0),
+            lambda: repr(blank),
+            lambda: IndexMap.__repr__(blank),
+            lambda: Product(a, blank),
+            lambda: Swizzle(Shape(4), stage),
+            lambda: Swizzle(shape),
+            lambda: Permutation.__new__(Permutation)._compose(a),
+            lambda: hash(stage),
+        ):
+            with pytest.raises(TypeError):
+                call()
+
+
 # Joining and rearranging (M310-M313)
 
 
