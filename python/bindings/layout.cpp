@@ -125,7 +125,8 @@ void bind_shape(nb::module_& module) {
   nb::class_<Shape> shape(
       module, "Shape", nb::is_final(),
       "Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).\n\n"
-      "A single argument that is no integer is the list of modes.\n\n"
+      "A single argument that is no integer is the list of modes. At most 64 levels. ValueError, TypeError, "
+      "OverflowError.\n\n"
       "    >>> from orlop import Shape\n"
       "    >>> Shape(3, [4, 5]).decode(31)\n"
       "    (1, (2, 2))\n");

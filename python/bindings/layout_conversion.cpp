@@ -87,22 +87,40 @@ Index to_positive(nb::handle value, std::string_view what, std::string_view name
   return *number;
 }
 
+namespace {
+
+// The items of a tuple or list where all are plain ints of 64 bits; runs no user code.
+std::optional<SmallVector<Index, 4>> plain_integers(nb::handle sequence) {
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.ptr());
+  SmallVector<Index, 4> out;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence.ptr(), i);
+    if (!PyLong_CheckExact(item)) return std::nullopt;
+    int overflow = 0;
+    out.push_back(PyLong_AsLongLongAndOverflow(item, &overflow));
+    if (overflow != 0) return std::nullopt;
+  }
+  return out;
+}
+
+// The index at plain integers, one per leaf of a flat layout; nothing where it is for the general path.
+std::optional<Index> index_at(const Layout& layout, std::span<const Index> coordinates) {
+  if (!layout.is_flat() || coordinates.size() != layout.rank()) return std::nullopt;
+  Index index = 0;
+  for (std::size_t i = 0; i < coordinates.size(); ++i) {
+    if (coordinates[i] < 0 || coordinates[i] >= layout.extents()[i]) return std::nullopt;
+    index += coordinates[i] * layout.strides()[i];
+  }
+  return index;
+}
+
+}  // namespace
+
 Index layout_index(const Layout& layout, nb::handle key, std::string_view what) {
   if (PyLong_CheckExact(key.ptr())) return layout(saturated_index(key, what, "a key"));
-  const std::size_t rank = layout.rank();
-  if (PyTuple_CheckExact(key.ptr()) && layout.is_flat() && nb::len(key) == rank) {
-    Index index = 0;
-    std::size_t i = 0;
-    for (; i < rank; ++i) {
-      PyObject* item = PyTuple_GET_ITEM(key.ptr(), static_cast<Py_ssize_t>(i));
-      if (!PyLong_CheckExact(item)) break;
-      int overflow = 0;
-      const long long coordinate = PyLong_AsLongLongAndOverflow(item, &overflow);
-      if (overflow != 0 || coordinate < 0 || coordinate >= layout.extents()[i]) break;
-      index += static_cast<Index>(coordinate) * layout.strides()[i];
-    }
-    if (i == rank) return index;
-  }
+  if (is_nest(key))
+    if (const auto coordinates = plain_integers(key))
+      if (const auto index = index_at(layout, *coordinates)) return *index;
   return layout.index(to_coordinate(key, what));
 }
 
@@ -256,18 +274,7 @@ Coordinate read_mode(nb::handle item, std::string_view kind, std::size_t depth) 
 }  // namespace
 
 std::optional<SmallVector<Index, 4>> try_flat_modes(const nb::args& items) {
-  PyObject* modes = items.ptr();
-  if (items.size() == 1 && is_nest(items[0])) modes = nb::handle(items[0]).ptr();
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(modes);
-  SmallVector<Index, 4> out;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* mode = PySequence_Fast_GET_ITEM(modes, i);
-    if (!PyLong_CheckExact(mode)) return std::nullopt;
-    int overflow = 0;
-    out.push_back(PyLong_AsLongLongAndOverflow(mode, &overflow));
-    if (overflow != 0) return std::nullopt;
-  }
-  return out;
+  return plain_integers(items.size() == 1 && is_nest(items[0]) ? nb::handle(items[0]) : nb::handle(items));
 }
 
 Coordinate to_modes(const nb::args& items, std::string_view kind) {

@@ -30,7 +30,8 @@ Tiler = Sequence[Layout]
 
 
 def _refuse(self, name, value=None):
-    raise AttributeError(f"[{type(self).__name__}] the value is immutable: cannot change {name}; build another one")
+    kind = type(self).__name__
+    raise AttributeError(f"[{kind}] the value is immutable: cannot change {name}; build another one")
 
 
 class _IdentifiedLeaf:

@@ -250,6 +250,7 @@ Ref<IndexMap> Layout::compose_with(const Ref<IndexMap>& inner) const {
 
 Layout Layout::compose(const Shape& tile) const {
   std::vector<Layout> tiler;
+  tiler.reserve(tile.rank());
   for (std::size_t i = 0; i < tile.rank(); ++i) tiler.push_back(canonical(tile.mode(i)));
   return compose(tiler);
 }

@@ -60,6 +60,7 @@ Ref<IndexMap> Permutation::compose_with(const Ref<IndexMap>& inner) const {
   const auto* permutation = dynamic_cast<const Permutation*>(inner.get());
   if (permutation == nullptr) return nullptr;
   std::vector<Index> values;
+  values.reserve(permutation->values_.size());
   for (const Index value : permutation->values_) values.push_back(index_ordinal(value));
   return make_ref<Permutation>(std::move(values), codomain_size());
 }
@@ -128,6 +129,7 @@ Ref<IndexMap> Product::compose_with(const Ref<IndexMap>& inner) const {
   for (std::size_t i = 0; i < children_.size(); ++i)
     if (product->children_[i]->codomain_size() != children_[i]->domain_size()) return nullptr;
   std::vector<Ref<IndexMap>> composed;
+  composed.reserve(children_.size());
   for (std::size_t i = 0; i < children_.size(); ++i)
     composed.push_back(IndexMap::compose(children_[i], product->children_[i]));
   return make_ref<Product>(std::move(composed));
@@ -188,7 +190,7 @@ Index checked_domain(const Shape& shape, const std::vector<SwizzleStage>& stages
 
 }  // namespace
 
-Swizzle::Swizzle(Shape shape, std::vector<SwizzleStage> stages)
+Swizzle::Swizzle(const Shape& shape, std::vector<SwizzleStage> stages)
     : StoredIndexMap(shape, checked_domain(shape, stages), true), stages_(std::move(stages)) {}
 
 Index Swizzle::index_ordinal(Index ordinal) const {

@@ -124,6 +124,7 @@ std::vector<Node> recipe_of(const Nest& nest) {
 Coordinate to_nested(const Nest& nest) {
   NestCursor cursor(nest);
   std::vector<Coordinate> items;
+  items.reserve(nest.rank);
   for (std::size_t i = 0; i < nest.rank; ++i) items.push_back(read_mode(cursor));
   return items;
 }
@@ -226,6 +227,7 @@ Coordinate Shape::decode(Index ordinal) const {
                       "; use 0 up to size - 1");
   detail::NestCursor cursor(*nest_);
   std::vector<Coordinate> items;
+  items.reserve(rank());
   for (std::size_t i = 0; i < rank(); ++i) items.push_back(decode_mode(cursor, ordinal));
   return items;
 }

@@ -218,7 +218,9 @@ def test_decode_and_encode_values():
     for wrong in (True, (True, 0), "a", 1.0, None, (1, "a"), {1: 2}, Shape(1)):
         with pytest.raises(TypeError):
             shape.encode(wrong)
-    for wrong in (60, -1, 2**80, -(2**80), (3, 0), (0, 20), (0,), (0, 0, 0), ((0,), 0), (0, (0, 5)), (0, (0, 0, 0))):
+    numbers = (60, -1, 2**80, -(2**80))
+    nests = ((3, 0), (0, 20), (0,), (0, 0, 0), ((0,), 0), (0, (0, 5)), (0, (0, 0, 0)))
+    for wrong in (*numbers, *nests):
         with pytest.raises(ValueError, match="Coordinate"):
             shape.encode(wrong)
     for wrong in (True, 1.0, "1", None):
@@ -457,9 +459,11 @@ def test_permute():
     expected = layout((5, 2, (3, 4)), (24, 1, (2, 6)))
     assert Layout.permute(a, 2, 0, 1) == a.permute([2, 0, 1]) == a.permute(iter((2, 0, 1))) == expected
     assert Layout.empty().permute() == Layout.empty()
-    for wrong in [(0, 1), (0, 0, 1), (0, 1, 3), (-1, 0, 1), (), ([],), (2**80, 0, 1)]:
-        with pytest.raises(ValueError, match="must reorder every layout mode" if 2**80 not in wrong else "64 bits"):
+    for wrong in [(0, 1), (0, 0, 1), (0, 1, 3), (-1, 0, 1), (), ([],)]:
+        with pytest.raises(ValueError, match="must reorder every layout mode"):
             a.permute(*wrong)
+    with pytest.raises(ValueError, match="64 bits"):
+        a.permute(2**80, 0, 1)
     for wrong in [(0, 1, "2"), (0, 1, 2.0), (0, True, 2), (None,), ("012",), ([0, 1, None],)]:
         with pytest.raises(TypeError):
             a.permute(*wrong)
@@ -698,7 +702,8 @@ def test_complement_and_divide_values():
     assert Layout.complement(layout(3, 2), 24) == layout((2, 4), (1, 6))
     assert layout(24, 1).complement(24) == Layout.empty()
     assert Layout.empty().complement(5) == layout((1, 1), (0, 0)).complement(5) == Layout.leaf(5, 1)
-    assert Layout.divide(layout((4, 6), (7, 30)), layout(6, 2)) == layout(((2, 3), (2, 2)), ((14, 30), (7, 90)))
+    divided = Layout.divide(layout((4, 6), (7, 30)), layout(6, 2))
+    assert divided == layout(((2, 3), (2, 2)), ((14, 30), (7, 90)))
     a = layout((8, (2, 6)), (24, (12, 2)))
     tiler = (Layout.leaf(4, 2), layout((2, 3), (1, 4)))
     assert Layout.zipped_divide(a, tiler) == layout(((4, (2, 3)), (2, 2)), ((48, (12, 4)), (24, 2)))
@@ -817,8 +822,11 @@ def test_the_result_of_a_hook_is_checked():
         def _index_ordinal(self, ordinal):
             return self.value
 
-    for value, error in ((True, TypeError), (1.0, TypeError), (None, TypeError), (2, ValueError), (-1, ValueError), (2**80, ValueError)):
-        with pytest.raises(error):
+    for value in (True, 1.0, None):
+        with pytest.raises(TypeError):
+            Wrong(value=value)(0)
+    for value in (2, -1, 2**80):
+        with pytest.raises(ValueError):
             Wrong(value=value)(0)
     a = layout((2, 2), (2, 1))
     with pytest.raises(TypeError, match="_compose"):
@@ -936,7 +944,8 @@ def test_swizzle():
     assert Swizzle(Shape(16), SwizzleStage(2, 0, -2))(0b0111) == 0b1011
     stage = SwizzleStage(bits=1, base=0, shift=2)
     assert (stage.bits, stage.base, stage.shift) == (1, 0, 2)
-    assert stage == SwizzleStage(1, 0, 2) != SwizzleStage(1, 0, -2) and hash(stage) == hash(SwizzleStage(1, 0, 2))
+    assert stage == SwizzleStage(1, 0, 2) != SwizzleStage(1, 0, -2)
+    assert hash(stage) == hash(SwizzleStage(1, 0, 2))
     assert pickle.loads(pickle.dumps(stage)) == stage
     assert Swizzle(Shape(4, 2)).is_injective is True and Swizzle(Shape(1))(0) == 0
     for arguments, error, words in [
@@ -953,9 +962,9 @@ def test_swizzle():
             SwizzleStage(*arguments)
     with pytest.raises(ValueError, match="power of two"):
         Swizzle(Shape(12))
-    for stage in (SwizzleStage(2, 1, 2), SwizzleStage(2, 1, -2), SwizzleStage(1, 2**62, 2**62), SwizzleStage(1, 0, -(2**63))):
+    for wide in ((2, 1, 2), (2, 1, -2), (1, 2**62, 2**62), (1, 0, -(2**63))):
         with pytest.raises(ValueError, match="exceed the domain bit width"):
-            Swizzle(Shape(16), stage)
+            Swizzle(Shape(16), SwizzleStage(*wide))
     with pytest.raises(TypeError):
         Swizzle(16, SwizzleStage(2, 0, 2))
     with pytest.raises(TypeError):
@@ -1013,7 +1022,8 @@ def test_layouts_are_shared_between_threads():
     def work():
         for _ in range(200):
             b = a.permute(2, 1, 0)
-            results.append(b.is_injective and b == layout((5, 4, 3), (1, 5, 20)) and a(7) == a.compose(a.shape)(7))
+            same = b == layout((5, 4, 3), (1, 5, 20)) and a(7) == a.compose(a.shape)(7)
+            results.append(b.is_injective and same)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -17,7 +17,7 @@ class ORLOP_API IndexMap : public Object {
   [[nodiscard]] virtual std::optional<bool> injectivity() const = 0;
 
   /// The value at an ordinal or coordinate. ValueError ‹Key is not in domain of shape›.
-  [[nodiscard]] Index index(const Coordinate& coordinate) const;
+  [[nodiscard]] virtual Index index(const Coordinate& coordinate) const;
   /// The number of ordinals.
   [[nodiscard]] Index domain_size() const { return shape().size(); }
 

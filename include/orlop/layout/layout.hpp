@@ -89,7 +89,7 @@ class ORLOP_API Layout final : public IndexMap {
   }
   /// The index at a coordinate. ValueError ‹Key is not in domain of shape›.
   [[nodiscard]] Index operator()(const Coordinate& coordinate) const { return index(coordinate); }
-  [[nodiscard]] Index index(const Coordinate& coordinate) const;
+  [[nodiscard]] Index index(const Coordinate& coordinate) const override;
   [[nodiscard]] Index index_ordinal(Index ordinal) const override;
 
   // Modes.

@@ -72,7 +72,7 @@ class ORLOP_API SwizzleStage {
 class ORLOP_API Swizzle final : public StoredIndexMap {
  public:
   /// ValueError ‹power of two›, ‹exceed the domain bit width›.
-  Swizzle(Shape shape, std::vector<SwizzleStage> stages);
+  Swizzle(const Shape& shape, std::vector<SwizzleStage> stages);
   [[nodiscard]] const std::vector<SwizzleStage>& stages() const noexcept { return stages_; }
   [[nodiscard]] Index index_ordinal(Index ordinal) const override;
   [[nodiscard]] Ref<IndexMap> compose_with(const Ref<IndexMap>& inner) const override;
