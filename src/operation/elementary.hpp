@@ -3,7 +3,7 @@
 //
 // Every function is free of branches, so that loops over it vectorize, and uses nothing but single IEEE
 // operations, so that its bits are the same on every instruction set. Largest errors over all inputs: exp
-// 0.97 ulp, log 0.78, tanh 0.51, pow 0.51 (over samples).
+// 0.991 ulp, log 0.834, tanh 0.501; pow over samples 0.501.
 #pragma once
 
 #include <cstdint>

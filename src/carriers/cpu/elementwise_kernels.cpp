@@ -62,8 +62,10 @@ class Stream {
     const Index step = loop_.rank() == 0 ? 0 : loop_.stride(0, 0);
     for_each_run(loop_, first, first + count, [&](std::span<const Index> offsets, Index run) {
       const Stored* source = reinterpret_cast<const Stored*>(operand_->data) + offsets[0];
-      if (step == 1) {
-        for (Index i = 0; i < run; ++i) target[i] = static_cast<Computed>(source[i]);
+      if (step == 0) {
+        std::fill_n(target, run, static_cast<Computed>(*source));
+      } else if (step == 1) {
+        std::copy_n(source, run, target);
       } else {
         for (Index i = 0; i < run; ++i) target[i] = static_cast<Computed>(source[i * step]);
       }
