@@ -25,4 +25,5 @@ NB_MODULE(_core, module) {
   bind_views(module);
   bind_cpu(module);
   bind_generic(module);
+  bind_file_backed(module);
 }

@@ -110,5 +110,6 @@ void bind_functional(nb::module_& module);
 void bind_views(nb::module_& module);
 void bind_cpu(nb::module_& module);
 void bind_generic(nb::module_& module);
+void bind_file_backed(nb::module_& module);
 
 }  // namespace orlop::bindings

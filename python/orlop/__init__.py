@@ -10,6 +10,7 @@ _HOMES = {
     ],
     "orlop.carriers": [
         "CPU",
+        "FileBacked",
         "Generic",
     ],
     "orlop.carriers.base": [

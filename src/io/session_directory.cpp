@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "io/fork.hpp"
+#include "io/remedy.hpp"
 #include "orlop/io/io_calls.hpp"
 #include "orlop/io/transfer.hpp"
 
@@ -133,25 +134,25 @@ class Session {
       sweep(*calls, base);
       return;
     }
-    raise<RuntimeError>(kWhat, "no directory for temporary files could be locked in '", base,
-                        "'; choose another place with ORLOP_TMPDIR");
+    raise<RuntimeError>(kWhat, "no directory for temporary files could be locked in '", base, "'; ",
+                        kAnotherPlace);
   }
 
   // False where another process's sweep was faster than our lock, or the name is taken.
   bool try_make(IoCalls& calls, const std::string& path) {
     if (::mkdir(path.c_str(), 0700) != 0) {
       if (errno == EEXIST || errno == EINTR) return false;
-      raise_os_error(kWhat, "mkdir", errno, path);
+      raise_os_error(kWhat, "mkdir", errno, path, kAnotherPlace);
     }
     try {
       Directory made(calls, IoCalls::kWorkingDirectory, path);
-      if (made.descriptor() < 0) raise_os_error(kWhat, "open", -made.descriptor(), path);
+      if (made.descriptor() < 0) raise_os_error(kWhat, "open", -made.descriptor(), path, kAnotherPlace);
       const int locked = uninterrupted([&] { return calls.probe_lock(made.descriptor()); });
       if (locked == -EWOULDBLOCK) return false;
-      if (locked != 0) raise_os_error(kWhat, "flock", -locked, path);
+      if (locked != 0) raise_os_error(kWhat, "flock", -locked, path, kAnotherPlace);
       NodeStatus status;
       const int known = calls.stat_node(made.descriptor(), status);
-      if (known != 0) raise_os_error(kWhat, "fstat", -known, path);
+      if (known != 0) raise_os_error(kWhat, "fstat", -known, path, kAnotherPlace);
       if (status.links == 0) return false;
       path_ = path;
       lock_ = made.detach();

@@ -8,6 +8,7 @@
 
 #include "io/descriptor_cache.hpp"
 #include "io/fork.hpp"
+#include "io/remedy.hpp"
 #include "orlop/io/session_directory.hpp"
 
 namespace orlop::inline v0::detail {
@@ -21,7 +22,9 @@ class TemporaryFile::Use {
   Use& operator=(const Use&) = delete;
   ~Use() { release_descriptor(*calls_, file_.cached_); }
 
-  [[nodiscard]] IoTarget target() const { return {*calls_, descriptor_, file_.what_, file_.path_}; }
+  [[nodiscard]] IoTarget target() const {
+    return {*calls_, descriptor_, file_.what_, file_.path_, kAnotherPlace};
+  }
 
  private:
   const TemporaryFile& file_;
@@ -84,7 +87,9 @@ void TemporaryFile::require_present() const {
 int TemporaryFile::acquire(IoCalls& calls, std::string_view operation, Index bytes, Index offset) const {
   require_present();
   const int descriptor = acquire_descriptor(calls, cached_, path_);
-  if (descriptor < 0) raise_os_error(what_, text("open for ", operation), -descriptor, path_, bytes, offset);
+  if (descriptor < 0)
+    raise_os_error({calls, descriptor, what_, path_, kAnotherPlace}, text("open for ", operation),
+                   -descriptor, bytes, offset);
   return descriptor;
 }
 
@@ -101,7 +106,7 @@ void TemporaryFile::create() {
     path_ = text(directory, '/', name_.empty() ? next_name() : name_);
     descriptor = open_making_room(*calls, path_, kMakeNew, 0600);
   }
-  if (descriptor < 0) raise_os_error(what_, "create", -descriptor, path_);
+  if (descriptor < 0) raise_os_error(what_, "create", -descriptor, path_, kAnotherPlace);
   if (adopt_descriptor(*calls, cached_, descriptor) >= 0) release_descriptor(*calls, cached_);
   created_.store(true, std::memory_order_release);
 }

@@ -17,17 +17,24 @@ std::string_view advice(int code) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      return "; free space or raise the limit there, or choose another place with ORLOP_TMPDIR";
+      return "free space or raise the limit there";
     case EMFILE:
     case ENFILE:
-      return "; close other files or raise the limit of open files";
+      return "close other files or raise the limit of open files";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "; give this user access, or choose another place with ORLOP_TMPDIR";
+      return "give this user access";
+    case ENOENT:
+    case ENOTDIR:
+      return "it must exist and must not be removed from outside";
     default:
-      return "; check the device and the file system";
+      return "check the device and the file system";
   }
+}
+
+std::string ending(int code, std::string_view remedy) {
+  return text(reason(code), "; ", advice(code), remedy.empty() ? "" : "; ", remedy);
 }
 
 bool refuses_before_changing(Index result) {
@@ -42,8 +49,7 @@ void transfer_fully(const IoTarget& target, std::string_view operation, Index by
   while (done < bytes) {
     const Index result = attempt(done);
     if (result == -EINTR) continue;
-    if (result < 0)
-      raise_os_error(target.what, operation, static_cast<int>(-result), target.path, bytes, offset, done);
+    if (result < 0) raise_os_error(target, operation, static_cast<int>(-result), bytes, offset, done);
     if (result == 0)
       raise<RuntimeError>(target.what, operation, " at offset ", offset, " of '", target.path,
                           "' ended early: completed ", done, " of ", bytes,
@@ -92,7 +98,7 @@ void reserve_fully(const IoTarget& target, Index length, Index bytes) {
     if (result == -EOPNOTSUPP || result == -ENOSYS)
       write_zeros(target, length, bytes);
     else if (result < 0)
-      raise_os_error(target.what, "reserve", -result, target.path, bytes, length);
+      raise_os_error(target, "reserve", -result, bytes, length);
   } catch (...) {
     // Best effort: the carrier keeps its own count, and the bytes beyond it are never read.
     uninterrupted([&] { return target.calls.truncate(target.descriptor, length); });
@@ -102,19 +108,19 @@ void reserve_fully(const IoTarget& target, Index length, Index bytes) {
 
 void truncate_to(const IoTarget& target, Index length) {
   const int result = uninterrupted([&] { return target.calls.truncate(target.descriptor, length); });
-  if (result < 0) raise_os_error(target.what, "truncate", -result, target.path, 0, length);
+  if (result < 0) raise_os_error(target, "truncate", -result, 0, length);
+}
+
+void raise_os_error(const IoTarget& target, std::string_view operation, int code, Index bytes, Index offset,
+                    Index completed) {
+  throw OSError(code, target.path,
+                message(target.what, operation, " of ", bytes, " bytes at offset ", offset, " of '",
+                        target.path, "' failed after ", completed, " bytes: ", ending(code, target.remedy)));
 }
 
 void raise_os_error(std::string_view what, std::string_view operation, int code, const std::string& path,
-                    Index bytes, Index offset, Index completed) {
-  throw OSError(code, path,
-                message(what, operation, " of ", bytes, " bytes at offset ", offset, " of '", path,
-                        "' failed after ", completed, " bytes: ", reason(code), advice(code)));
-}
-
-void raise_os_error(std::string_view what, std::string_view operation, int code, const std::string& path) {
-  throw OSError(code, path,
-                message(what, operation, " of '", path, "' failed: ", reason(code), advice(code)));
+                    std::string_view remedy) {
+  throw OSError(code, path, message(what, operation, " of '", path, "' failed: ", ending(code, remedy)));
 }
 
 }  // namespace orlop::inline v0::detail

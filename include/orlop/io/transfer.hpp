@@ -19,8 +19,9 @@ namespace orlop::inline v0::detail {
 struct IoTarget {
   IoCalls& calls;
   int descriptor;
-  std::string_view what;    ///< whose transfer it is, for messages: "FileBacked"
-  const std::string& path;  ///< the `filename` of errors
+  std::string_view what;         ///< whose transfer it is, for messages: "FileBacked"
+  const std::string& path;       ///< the `filename` of errors
+  std::string_view remedy = {};  ///< what else can be done about an error, after "; "
 };
 
 /// How far a write came, also when it failed.
@@ -46,12 +47,11 @@ ORLOP_API void reserve_fully(const IoTarget& target, Index length, Index bytes);
 ORLOP_API void truncate_to(const IoTarget& target, Index length);
 
 /// The OSError of a call that returned `-code`: operation, bytes, offset, path and reason.
-[[noreturn]] ORLOP_API void raise_os_error(std::string_view what, std::string_view operation, int code,
-                                           const std::string& path, Index bytes, Index offset,
-                                           Index completed = 0);
+[[noreturn]] ORLOP_API void raise_os_error(const IoTarget& target, std::string_view operation, int code,
+                                           Index bytes, Index offset, Index completed = 0);
 /// The same for a call without a range, as open or unlink.
 [[noreturn]] ORLOP_API void raise_os_error(std::string_view what, std::string_view operation, int code,
-                                           const std::string& path);
+                                           const std::string& path, std::string_view remedy = {});
 
 /// Repeats `call` while a signal interrupts it.
 template <class Call>

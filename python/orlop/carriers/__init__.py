@@ -4,6 +4,7 @@ _EXPORTS = {
     "CPU": "orlop._core",
     "Carrier": "orlop.carriers.base",
     "DependentCarrier": "orlop.carriers.base",
+    "FileBacked": "orlop._core",
     "Generic": "orlop._core",
     "BlockScaledDType": "orlop.carriers.dtype",
     "CompoundDType": "orlop.carriers.dtype",

@@ -1,0 +1,60 @@
+// The Python face of the FileBacked carrier.
+#include "orlop/carriers/file_backed/file_backed.hpp"
+
+#include "carrier.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+constexpr std::string_view kWhat = "FileBacked";
+
+/// The name in the file system's encoding, so that any name that os.listdir can show is accepted.
+std::optional<std::string> to_filename(nb::handle value) {
+  if (!value.is_valid() || value.is_none()) return std::nullopt;
+  if (!PyUnicode_Check(value.ptr()))
+    raise<TypeError>(kWhat, "filename must be a str or None: got ", python_type_name(value));
+  const nb::object encoded = nb::steal(PyUnicode_EncodeFSDefault(value.ptr()));
+  if (!encoded.is_valid()) throw_python_error();
+  return std::string(PyBytes_AS_STRING(encoded.ptr()),
+                     static_cast<std::size_t>(PyBytes_GET_SIZE(encoded.ptr())));
+}
+
+Ref<FileBacked> make_file_backed(const nb::args& args, const nb::kwargs& kwargs) {
+  const CallArguments call("FileBacked", args, kwargs, {"filename"}, 0, {"mutable", "dtype"});
+  const nb::object dtype = call.require_keyword("dtype");
+  const FileBackedOptions options{.filename = to_filename(call.get("filename")),
+                                  .is_mutable = call.flag("mutable", true)};
+  return FileBacked::make(to_dtype(dtype, kWhat), options);
+}
+
+nb::object path_of(FileBacked& carrier) {
+  const std::string path = carrier.path().string();
+  const nb::object decoded =
+      nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+  if (!decoded.is_valid()) throw_python_error();
+  return nb::module_::import_("pathlib").attr("Path")(decoded);
+}
+
+}  // namespace
+
+void bind_file_backed(nb::module_& module) {
+  nb::class_<FileBacked, Carrier> bound(
+      module, "FileBacked", counted<FileBacked>(), nb::type_slots(collector_slots), nb::is_final(),
+      "FileBacked(filename=None, *, mutable=True, dtype)\n\n"
+      "A temporary raw numeric file of Float32 or Int32 slots, initially empty. `filename` is a bare name in "
+      "the\n"
+      "process's hidden session directory (ORLOP_TMPDIR, else TMPDIR, TEMP, TMP, else /var/tmp); None: a "
+      "unique\n"
+      "one. TypeError without dtype; ValueError for another dtype or a path; FileExistsError where the name "
+      "is\n"
+      "taken. The file goes with release(), with the object, and at exit; it is never flushed to the disk.");
+  bound.def(nb::new_(&make_file_backed))
+      .def_prop_ro(
+          "path", &path_of,
+          "The file, a pathlib.Path. A factory's result without slots makes its file when first asked.");
+  reject_subclasses(bound, "FileBacked");
+  name_carrier_class<FileBacked>(bound);
+}
+
+}  // namespace orlop::bindings
