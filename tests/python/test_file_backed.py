@@ -416,7 +416,10 @@ def test_a_forked_child_reads_and_deletes_nothing(tmp_path):
 
 def test_scatter_is_not_implemented():
     with pytest.raises(NotImplementedError):
-        FileBacked(dtype=FLOAT).scatter(None, None, None)
+        source = FileBacked(dtype=FLOAT).new_like([1.0])
+        layout = orlop.Layout(orlop.Shape(1), orlop.Stride(1))
+        tensor = orlop.Tensor(source, 0, layout)
+        source.scatter(tensor, tensor, layout)
 
 
 def test_dispatch_refuse_filebacked_computation():
@@ -425,7 +428,7 @@ def test_dispatch_refuse_filebacked_computation():
     for name in ("add", "matmul", "reduce_sum", "relu", "scatter", "nonsense"):
         with pytest.raises(NotImplementedError, match=name):
             carrier.dispatch_op(name)
-    assert carrier.operation_capabilities() == () and (values(carrier), carrier.version) == before
+    assert (values(carrier), carrier.version) == before
 
 
 def test_views_are_dispatched():
