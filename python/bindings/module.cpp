@@ -19,7 +19,9 @@ NB_MODULE(_core, module) {
   bind_io(module);
   bind_plans(module);
   bind_carrier(module);
+  bind_capabilities(module);
   bind_operation(module);
+  bind_profiler(module);
   bind_tensor(module);
   bind_functional(module);
   bind_views(module);

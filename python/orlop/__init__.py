@@ -85,11 +85,17 @@ _HOMES = {
     "orlop.operation": [
         "Operation",
     ],
+    "orlop.profiler": [
+        "Profiler",
+        "ProfilerAggregate",
+        "ProfilerEvent",
+        "profile",
+    ],
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
-_SUBMODULES = frozenset({"autograd", "carriers", "core", "functional", "layout", "operation"})
+_SUBMODULES = frozenset({"autograd", "carriers", "core", "functional", "layout", "operation", "profiler"})
 
 __all__ = sorted(_EXPORTS)
 

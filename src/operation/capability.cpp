@@ -24,12 +24,23 @@ OperationCapability::OperationCapability(std::string operation_name,
                       "' has no operand; an operation has at least one");
 }
 
+namespace {
+
+// The same operands as the other kind of record.
+template <class To>
+std::vector<To> operands_as(const auto& operands) {
+  std::vector<To> copies;
+  copies.reserve(operands.size());
+  for (const OperandShape& operand : operands)
+    copies.emplace_back(operand.role, operand.dtype, operand.convert_to);
+  return copies;
+}
+
+}  // namespace
+
 OperationCapability OperationCapability::from_plan(const OperationPlan& plan) {
-  std::vector<OperandCapability> operands;
-  for (const OperandPlan& operand : plan.operands)
-    operands.emplace_back(operand.role, operand.dtype, operand.convert_to);
-  OperationCapability capability(plan.operation, std::move(operands), plan.compute, plan.accumulation,
-                                 plan.accumulator_dtype, plan.output);
+  OperationCapability capability(plan.operation, operands_as<OperandCapability>(plan.operands), plan.compute,
+                                 plan.accumulation, plan.accumulator_dtype, plan.output);
   capability.builtin_number_ = plan.builtin_number();
   return capability;
 }
@@ -88,11 +99,9 @@ std::vector<CapabilitySet::Entry> sorted_entries(std::vector<CapabilitySet::Entr
 
 std::uint32_t builtin_number_of(const OperationCapability& entry) {
   if (entry.builtin_number() != 0) return entry.builtin_number();
-  std::vector<OperandPlan> operands;
-  for (const OperandCapability& operand : entry.operands)
-    operands.emplace_back(operand.role, operand.dtype, operand.convert_to);
-  return find_builtin_number(OperationPlan(entry.operation, std::move(operands), entry.compute,
-                                           entry.accumulation, entry.accumulator_dtype, entry.output));
+  return find_builtin_number(OperationPlan(entry.operation, operands_as<OperandPlan>(entry.operands),
+                                           entry.compute, entry.accumulation, entry.accumulator_dtype,
+                                           entry.output));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -232,6 +233,7 @@ std::vector<ProfilerAggregate> Profiler::key_averages(const KeyAveragesOptions& 
     group.mean_time_ns = static_cast<double>(group.total_time_ns) / static_cast<double>(group.count);
   }
   std::vector<ProfilerAggregate> averages;
+  averages.reserve(groups.size());
   for (auto& [key, group] : groups) averages.push_back(std::move(group));
   return averages;
 }
@@ -289,7 +291,7 @@ Row header_row(bool has_shapes) {
 
 // One decimal: a mean of whole nanoseconds.
 std::string mean_text(double mean) {
-  const auto tenths = static_cast<std::int64_t>(mean * 10.0 + 0.5);
+  const auto tenths = static_cast<std::int64_t>(std::llround(mean * 10.0));
   return text(tenths / 10, '.', tenths % 10);
 }
 

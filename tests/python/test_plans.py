@@ -31,7 +31,12 @@ from orlop.carriers.operation_policy import (
 
 F, I, B, D = DType.Float32, DType.Int32, DType.Bool, DType.Float64
 TENSOR, WEAK_SCALAR = OperandRole.TENSOR, OperandRole.WEAK_SCALAR
-ADD_INTEGERS = ("add", (OperandPlan(TENSOR, I, I), OperandPlan(TENSOR, I, I)), Arithmetic.INT32_EXACT_CHECKED, None, None, I)
+
+
+def add_fields():
+    """The fields of the plan of adding two Int32 tensors."""
+    operands = (OperandPlan(TENSOR, I, I), OperandPlan(TENSOR, I, I))
+    return ["add", operands, Arithmetic.INT32_EXACT_CHECKED, None, None, I]
 
 
 def conversions(plan):
@@ -62,7 +67,7 @@ def test_resolution_of_pairs():
     plan = resolve_operation_plan("add", I, F)
     assert conversions(plan) == [F, F]
     assert (plan.compute, plan.accumulation, plan.accumulator_dtype, plan.output) == (Arithmetic.BINARY32, None, None, F)
-    assert resolve_operation_plan("add", I, I) == OperationPlan(*ADD_INTEGERS)
+    assert resolve_operation_plan("add", I, I) == OperationPlan(*add_fields())
     convolution = resolve_operation_plan("conv_general", F, F)
     assert (convolution.accumulation, convolution.accumulator_dtype) == (Accumulation.FLOATING, F)
 
@@ -178,17 +183,18 @@ def test_options_validate_themselves():
 
 
 @pytest.mark.parametrize(
-    "record",
+    "make",
     [
-        OperandPlan(TENSOR, I, F),
-        OperandPlan(role=WEAK_SCALAR, dtype=None, convert_to=F),
-        OperationPlan(*ADD_INTEGERS),
-        OperationExecutionOptions("matmul", D),
-        registered_operations()[0],
-        registered_operations()[0].overloads[0],
+        lambda: OperandPlan(TENSOR, I, F),
+        lambda: OperandPlan(role=WEAK_SCALAR, dtype=None, convert_to=F),
+        lambda: OperationPlan(*add_fields()),
+        lambda: OperationExecutionOptions("matmul", D),
+        lambda: registered_operations()[0],
+        lambda: registered_operations()[0].overloads[0],
     ],
 )
-def test_records_are_frozen_dataclasses(record):
+def test_records_are_frozen_dataclasses(make):
+    record = make()
     first = dataclasses.fields(record)[0].name
     for name in (first, "unknown"):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -206,7 +212,7 @@ def test_records_are_frozen_dataclasses(record):
 def test_replace_checks_again():
     with pytest.raises(TypeError):
         dataclasses.replace(OperandPlan(TENSOR, I, F), dtype=None)
-    assert dataclasses.replace(OperationPlan(*ADD_INTEGERS), output=F).output is F
+    assert dataclasses.replace(OperationPlan(*add_fields()), output=F).output is F
 
 
 @pytest.mark.parametrize(
@@ -229,18 +235,17 @@ def test_operand_fields(arguments):
 
 @pytest.mark.parametrize("position", range(6))
 def test_plan_fields(position):
-    fields = list(ADD_INTEGERS)
+    fields = add_fields()
     fields[position] = 3
     with pytest.raises(TypeError):
         OperationPlan(*fields)
 
 
 def test_plan_operands_are_walked_once():
-    fields = list(ADD_INTEGERS)
-    fields[1] = iter(ADD_INTEGERS[1])
-    assert OperationPlan(*fields).operands == ADD_INTEGERS[1]
+    operation, operands, *rest = add_fields()
+    assert OperationPlan(operation, iter(operands), *rest).operands == operands
     with pytest.raises(TypeError, match="must be a finite iterable"):
-        OperationPlan("add", 3, *ADD_INTEGERS[2:])
+        OperationPlan(operation, 3, *rest)
 
 
 def test_registered_operations():
@@ -353,7 +358,7 @@ def test_interrupting_arguments_propagate():
     with pytest.raises(KeyboardInterrupt):
         resolvable_plans(Interrupted())
     with pytest.raises(KeyboardInterrupt):
-        OperationPlan("add", Interrupted(), *ADD_INTEGERS[2:])
+        OperationPlan("add", Interrupted(), *add_fields()[2:])
 
 
 @given(st.integers())

@@ -16,6 +16,12 @@ __all__ = [
 
 OperandCapability = _native.OperandCapability
 OperationCapability = _native.OperationCapability
+capabilities_for_carrier_class = _native.capabilities_for_carrier_class
+matching_capability = _native.matching_capability
+register_operation_capabilities = _native.register_operation_capabilities
+require_capability = _native.require_capability
+supports_operation_plan = _native.supports_operation_plan
+unsupported_plan_reason = _native.unsupported_plan_reason
 
 
 class UnsupportedOperationPlan(NotImplementedError):

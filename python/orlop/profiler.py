@@ -1,0 +1,57 @@
+"""Profiling of dispatched operations: which ran, on which carrier class, nested how, for how long (P95-P100).
+
+>>> import orlop
+>>> with orlop.profile(record_shapes=True) as profiler:
+...     pass
+>>> profiler.events()
+()
+"""
+
+from dataclasses import dataclass
+
+from orlop._core import _profiler as _native
+
+__all__ = ["Profiler", "ProfilerAggregate", "ProfilerEvent", "profile"]
+
+Profiler = _native.Profiler
+
+
+@dataclass(frozen=True)
+class ProfilerEvent:
+    """One call of a dispatched operation; times of the host's monotonic clock.
+
+    ``parent_id`` is the nearest selected operation around it; ``self_time_ns`` leaves out immediate children,
+    selected or not; ``input_shapes`` has one entry per positional argument, None for those that are no Tensor.
+    """
+
+    id: int
+    parent_id: int | None
+    name: str
+    carrier_type: type
+    implementation_type: type
+    input_shapes: tuple | None
+    start_time_ns: int
+    duration_ns: int
+    self_time_ns: int
+    thread_id: int
+    succeeded: bool
+
+
+@dataclass(frozen=True)
+class ProfilerAggregate:
+    """All calls of one name on one carrier class, and with the same shapes if so asked."""
+
+    name: str
+    carrier_type: type
+    input_shapes: tuple | None
+    count: int
+    total_time_ns: int
+    self_total_time_ns: int
+    mean_time_ns: float
+    min_time_ns: int
+    max_time_ns: int
+
+
+def profile(*, carriers=None, record_shapes=False):
+    """A fresh Profiler: ``with orlop.profile() as profiler: ...``, then ``print(profiler.table())``."""
+    return Profiler(carriers=carriers, record_shapes=record_shapes)
