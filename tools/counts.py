@@ -26,10 +26,11 @@ def read_sources() -> dict[pathlib.Path, str]:
 
 def required_virtuals(sources: dict[pathlib.Path, str]) -> list[str]:
     """The functions that a C++ carrier must write: the pure virtual ones of Carrier."""
-    text = sources.get(pathlib.Path("include/orlop/storage/carrier.hpp"), "")
+    text = re.sub(r"//.*", "", sources.get(pathlib.Path("include/orlop/storage/carrier.hpp"), ""))
     carrier = re.search(r"\bclass (?:ORLOP_API )?Carrier\b[^;{]*\{(.*?)\n\};", text, re.DOTALL)
-    body = carrier.group(1) if carrier else ""
-    return re.findall(r"\bvirtual\b[^;{}]*?\b(\w+)\s*\([^;{}]*\)[^;{}]*=\s*0\s*;", body)
+    declarations = carrier.group(1).split(";") if carrier else []
+    pure = [words for words in declarations if re.search(r"\bvirtual\b.*=\s*0$", words.strip(), re.DOTALL)]
+    return [re.search(r"(\w+)\s*\(", words).group(1) for words in pure]
 
 
 def operation_places(sources: dict[pathlib.Path, str], name: str) -> set[pathlib.Path]:
