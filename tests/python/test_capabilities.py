@@ -43,7 +43,7 @@ def add_i():
     return resolve_operation_plan("add", I, I)
 
 
-def relu():
+def relu_f():
     return resolve_operation_plan("relu", F)
 
 
@@ -271,8 +271,8 @@ def test_reasons():
     mixed = [resolve_operation_plan("add", *pair) for pair in [(I, F), (F, I), (I, I)]]
     shapes = {unsupported_plan_reason(mine, plan) for plan in mixed}
     assert len(shapes) == 3 and all("Picky" in text and "add" in text for text in shapes)
-    assert unsupported_plan_reason(mine, relu()) == unsupported_plan_reason(mine, resolve_operation_plan("relu", I))
-    for plan, kind in [(mixed[0], "shape"), (relu(), "operation")]:
+    assert unsupported_plan_reason(mine, relu_f()) == unsupported_plan_reason(mine, resolve_operation_plan("relu", I))
+    for plan, kind in [(mixed[0], "shape"), (relu_f(), "operation")]:
         for refused in (lambda: require_capability(mine, plan), lambda: mine().require_operation_plan(plan)):  # noqa: B023
             with pytest.raises(orlop.UnsupportedOperationPlan) as caught:
                 refused()
@@ -317,10 +317,10 @@ def test_carrier_queries():
 
 
 def test_dependent_capabilities_belong_to_the_instance():
-    add, relu = from_plan(add_f()), from_plan(relu())
+    add, relu = from_plan(add_f()), from_plan(relu_f())
     one, two = Composite(iter([relu, add])), Composite([])
     assert one.operation_capabilities() == (add, relu)
-    assert one.operation_capabilities()[0] is add and one.require_operation_plan(relu()) is relu
+    assert one.operation_capabilities()[0] is add and one.require_operation_plan(relu_f()) is relu
     assert two.operation_capabilities() == ()
     assert not supports_operation_plan(Composite, add_f())
     with pytest.raises(orlop.UnsupportedOperationPlan) as caught:
@@ -387,7 +387,7 @@ def test_one_of_two_racing_declarations_wins():
             except TypeError:
                 outcomes.append("lost")
 
-        threads = [threading.Thread(target=declare, args=(plan,)) for plan in (add_f(), relu())]
+        threads = [threading.Thread(target=declare, args=(plan,)) for plan in (add_f(), relu_f())]
         for thread in threads:
             thread.start()
         for thread in threads:
