@@ -75,40 +75,28 @@ nb::object python_class(CarrierClass carrier_class) {
 
 // --- Values -------------------------------------------------------------------------------------------------
 
-namespace {
+NativeBuffer::NativeBuffer(nb::handle exporter) {
+  if (PyObject_GetBuffer(exporter.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES) == 0)
+    is_held_ = true;
+  else
+    PyErr_Clear();
+}
 
-struct BufferView {
-  explicit BufferView(nb::handle exporter) {
-    if (PyObject_GetBuffer(exporter.ptr(), &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
-      PyErr_Clear();
-      return;
-    }
-    is_held = true;
-  }
-  BufferView(const BufferView&) = delete;
-  BufferView& operator=(const BufferView&) = delete;
-  ~BufferView() {
-    if (is_held) PyBuffer_Release(&view);
-  }
-  /// One dimension of exactly the slots of `dtype`.
-  [[nodiscard]] bool fits(const DType& dtype) const {
-    if (!is_held || view.ndim != 1 || view.itemsize != dtype.slot_bytes()) return false;
-    const std::string_view format = view.format == nullptr ? "B" : view.format;
-    switch (dtype.storage_type()) {
-      case StorageType::float32:
-        return format == "f";
-      case StorageType::int32:
-        return format == "i" || format == "l";
-      case StorageType::bool8:
-        return format == "?";
-      case StorageType::other:
-        break;
-    }
-    return false;
-  }
-  Py_buffer view{};
-  bool is_held = false;
-};
+NativeBuffer::~NativeBuffer() {
+  if (is_held_) PyBuffer_Release(&view_);
+}
+
+StorageType NativeBuffer::storage_type() const {
+  if (!is_held_) return StorageType::other;
+  const std::string_view format = view_.format == nullptr ? "B" : view_.format;
+  if (format == "f") return StorageType::float32;
+  if ((format == "i" || format == "l") && view_.itemsize == 4) return StorageType::int32;
+  return format == "?" ? StorageType::bool8 : StorageType::other;
+}
+
+bool NativeBuffer::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') == 1; }
+
+namespace {
 
 void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::string_view what, std::byte* slot) {
   if (value.is_none() && holes_are_zero) {
@@ -129,10 +117,10 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
   const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
   std::vector<std::byte> slots;
   if (PyObject_CheckBuffer(values.ptr()) != 0) {
-    const BufferView buffer(values);
-    if (buffer.fits(dtype)) {
-      slots.resize(static_cast<std::size_t>(buffer.view.len));
-      std::memcpy(slots.data(), buffer.view.buf, slots.size());
+    const NativeBuffer buffer(values);
+    if (buffer.storage_type() == dtype.storage_type() && buffer.view().ndim == 1 && buffer.is_contiguous()) {
+      slots.resize(static_cast<std::size_t>(buffer.view().len));
+      std::memcpy(slots.data(), buffer.view().buf, slots.size());
       if (dtype.storage_type() == StorageType::bool8)
         for (std::byte& slot : slots) slot = slot == std::byte{0} ? std::byte{0} : std::byte{1};
       return slots;

@@ -15,6 +15,23 @@ CarrierClass carrier_class_of_type(nb::handle type);
 /// The Python class of an identity.
 nb::object python_class(CarrierClass carrier_class);
 
+/// A held buffer of an exporter, with format and strides; of no use where the exporter refused.
+class NativeBuffer {
+ public:
+  explicit NativeBuffer(nb::handle exporter);
+  NativeBuffer(const NativeBuffer&) = delete;
+  NativeBuffer& operator=(const NativeBuffer&) = delete;
+  ~NativeBuffer();
+  /// Float32, Int32 or Bool slots in native byte order; other for anything else.
+  [[nodiscard]] StorageType storage_type() const;
+  [[nodiscard]] bool is_contiguous() const;
+  [[nodiscard]] const Py_buffer& view() const { return view_; }
+
+ private:
+  Py_buffer view_{};
+  bool is_held_ = false;
+};
+
 /// Values of an iterable as native slots of `dtype` (Float32, Int32 or Bool). A buffer of that very encoding is copied
 /// in bulk. None is zero where `holes_are_zero`, otherwise a TypeError.
 std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero, std::string_view what);

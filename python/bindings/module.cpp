@@ -26,6 +26,7 @@ NB_MODULE(_core, module) {
   bind_functional(module);
   bind_views(module);
   bind_cpu(module);
+  bind_friendly(module);
   bind_generic(module);
   bind_file_backed(module);
 }

@@ -111,6 +111,7 @@ void bind_tensor(nb::module_& module);
 void bind_functional(nb::module_& module);
 void bind_views(nb::module_& module);
 void bind_cpu(nb::module_& module);
+void bind_friendly(nb::module_& module);
 void bind_generic(nb::module_& module);
 void bind_file_backed(nb::module_& module);
 

@@ -95,7 +95,9 @@ _HOMES = {
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
-_SUBMODULES = frozenset({"autograd", "carriers", "core", "functional", "layout", "operation", "profiler"})
+_SUBMODULES = frozenset(
+    {"autograd", "carriers", "core", "friendly", "functional", "layout", "operation", "profiler"}
+)
 
 __all__ = sorted(_EXPORTS)
 

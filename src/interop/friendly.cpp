@@ -1,0 +1,131 @@
+// Friendly factories over the CPU carrier.
+#include "orlop/interop/friendly.hpp"
+
+#include "operation/strided_copy.hpp"
+#include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/operation/functional.hpp"
+#include "orlop/operation/views.hpp"
+#include "orlop/storage/normalize.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+void check_extents(std::span<const Index> extents) {
+  if (extents.empty()) raise<ValueError>("friendly", "a tensor needs at least one extent: got none");
+  for (const Index extent : extents)
+    if (extent < 1) raise<ValueError>("friendly", "extents must be positive integers: got ", extent);
+}
+
+Tensor on_cpu(const Layout& layout, const DType& dtype) {
+  return Tensor::trusted(CPU::make(layout.cosize(), {.dtype = dtype}), 0, layout);
+}
+
+}  // namespace
+
+Layout friendly::column_major(std::span<const Index> extents) {
+  check_extents(extents);
+  return Layout::canonical(Shape::flat(extents));
+}
+
+Layout friendly::row_major(std::span<const Index> extents) {
+  check_extents(extents);
+  const std::vector<Index> reversed(extents.rbegin(), extents.rend());
+  const Layout compact = Layout::canonical(Shape::flat(reversed));
+  const std::vector<Index> strides(compact.strides().rbegin(), compact.strides().rend());
+  return {Shape::flat(extents), Stride::flat(strides)};
+}
+
+Tensor friendly::full(std::span<const Index> extents, const Scalar& value, const DType& dtype) {
+  const Layout layout = column_major(extents);
+  const Tensor result = on_cpu(layout, dtype);
+  std::byte* slot = result.carrier()->host_data();
+  const Index bytes = dtype.slot_bytes();
+  encode_slot(dtype, value, slot);
+  for (Index i = 1; i < layout.size(); ++i) std::copy_n(slot, bytes, slot + i * bytes);
+  return result;
+}
+
+Tensor friendly::zeros(std::span<const Index> extents, const DType& dtype) { return on_cpu(column_major(extents), dtype); }
+
+Tensor friendly::ones(std::span<const Index> extents, const DType& dtype) {
+  const bool is_bool = dtype.storage_type() == StorageType::bool8;
+  return full(extents, is_bool ? Scalar(true) : Scalar(std::int64_t{1}), dtype);
+}
+
+Tensor friendly::arange(Index count, const DType& dtype) {
+  if (dtype.storage_type() == StorageType::bool8)
+    raise<TypeError>("friendly", "arange counts numbers: the dtype Bool holds none; use Int32 or Float32");
+  const Tensor result = zeros({&count, 1}, dtype);
+  std::byte* slot = result.carrier()->host_data();
+  for (Index i = 0; i < count; ++i) encode_slot(dtype, Scalar(i), slot + i * dtype.slot_bytes());
+  return result;
+}
+
+Tensor detail::cpu_tensor(const std::byte* slots, const Layout& source, const Layout& layout, const DType& dtype) {
+  Tensor result = on_cpu(layout, dtype);
+  copy_strided(slots, source, result.carrier()->host_data(), layout, dtype.slot_bytes());
+  return result;
+}
+
+Tensor friendly::tensor(std::span<const Scalar> values, const Layout& layout, const DType& dtype) {
+  if (static_cast<Index>(values.size()) != layout.size())
+    raise<ValueError>("friendly", "the number of values must be the layout logical size ", layout.size(), ": got ",
+                      values.size());
+  std::vector<std::byte> slots(slots_to_bytes(dtype, layout.size()));
+  std::byte* slot = slots.data();
+  for (const Scalar& value : values) {
+    encode_slot(dtype, value, slot);
+    slot += dtype.slot_bytes();
+  }
+  return detail::cpu_tensor(slots.data(), Layout::canonical(layout.shape()), layout, dtype);
+}
+
+Tensor friendly::sum(const Tensor& tensor) {
+  const Layout& layout = tensor.layout();
+  if (layout.rank() < 1 || !layout.is_flat())
+    raise<ValueError>("friendly", "sum and mean take a flat tensor with integer modes: the shape is ", layout.shape());
+  if (layout.rank() > 26)
+    raise<ValueError>("friendly", "too many modes to reduce: ", layout.rank(), "; at most 26");
+  std::vector<Nested<Node>> all;
+  for (std::size_t i = 0; i < layout.rank(); ++i) all.emplace_back(Node::id(static_cast<Index>(i)));
+  const Argument rows(rearrange(tensor, Tree{Nested<Node>(Node::Leaf), Nested<Node>(std::move(all))}));
+  return apply_operation("reduce_sum", {&rows, 1});
+}
+
+Tensor friendly::mean(const Tensor& tensor) {
+  return mul(sum(tensor), Scalar(1.0 / static_cast<double>(tensor.size())));
+}
+
+Scalar friendly::item(const Tensor& tensor) {
+  if (tensor.size() != 1)
+    raise<ValueError>("friendly", "item takes a Tensor of exactly one element: it has ", tensor.size());
+  tensor.require_single_subtensor("indexing");
+  return tensor.carrier()->at(tensor.offset());
+}
+
+std::vector<std::byte> detail::dense_slots(const Tensor& tensor) {
+  tensor.require_single_subtensor("to_list");
+  const Carrier& carrier = *tensor.carrier();
+  carrier.require_live();
+  const DType& dtype = carrier.dtype();
+  const Layout& layout = tensor.layout();
+  std::vector<std::byte> span(slots_to_bytes(dtype, layout.cosize()));
+  carrier.read_span(tensor.offset(), layout.cosize(), span.data());
+  if (layout.is_canonical()) return span;
+  std::vector<std::byte> dense(slots_to_bytes(dtype, layout.size()));
+  copy_strided(span.data(), layout, dense.data(), Layout::canonical(layout.shape()), dtype.slot_bytes());
+  return dense;
+}
+
+std::vector<Scalar> friendly::to_list(const Tensor& tensor) {
+  const std::vector<std::byte> slots = detail::dense_slots(tensor);
+  const DType& dtype = tensor.carrier()->dtype();
+  std::vector<Scalar> values;
+  values.reserve(static_cast<std::size_t>(tensor.size()));
+  for (Index i = 0; i < tensor.size(); ++i)
+    values.push_back(decode_slot(dtype, slots.data() + i * dtype.slot_bytes()));
+  return values;
+}
+
+}  // namespace orlop::inline v0
