@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -35,6 +36,15 @@ class TemporaryFile::Use {
 namespace {
 
 constexpr int kMakeNew = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+bool try_write(const IoTarget& target, std::span<const std::byte> data, Index offset) noexcept {
+  try {
+    write_fully(target, data, offset);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 std::string next_name() {
   static std::atomic<std::uint64_t> count{0};
@@ -120,6 +130,21 @@ void TemporaryFile::write(std::span<const std::byte> data, Index offset, WritePr
   require_owner();
   const Use use(*this, "write", static_cast<Index>(data.size()), offset);
   write_fully(use.target(), data, offset, progress);
+}
+
+void TemporaryFile::replace(std::span<const std::byte> data, Index offset, bool& is_lost) {
+  require_owner();
+  const Use use(*this, "write", static_cast<Index>(data.size()), offset);
+  std::array<std::byte, 16> room;
+  const std::span old = std::span(room).first(data.size());
+  read_fully(use.target(), old, offset);
+  WriteProgress progress;
+  try {
+    write_fully(use.target(), data, offset, &progress);
+  } catch (...) {
+    is_lost = progress.may_have_changed && !try_write(use.target(), old, offset);
+    throw;
+  }
 }
 
 void TemporaryFile::grow(Index length, Index bytes) {

@@ -2,6 +2,7 @@
 
 import array
 import errno
+import gc
 import os
 import pathlib
 import signal
@@ -28,6 +29,7 @@ def session():
 
 
 def files():
+    gc.collect()  # a caught exception keeps the carriers of its frames until then
     return sorted(session().iterdir())
 
 

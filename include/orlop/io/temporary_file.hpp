@@ -61,6 +61,9 @@ class ORLOP_API TemporaryFile {
   /// Exactly `data.size()` bytes at `offset`, all inside what grow() made.
   void read(std::span<std::byte> data, Index offset) const;
   void write(std::span<const std::byte> data, Index offset, WriteProgress* progress = nullptr);
+  /// A write of at most 16 bytes that puts the old ones back where it fails (S603). `is_lost`: the old ones
+  /// could not be written either, so the range may hold anything.
+  void replace(std::span<const std::byte> data, Index offset, bool& is_lost);
   /// Makes the file `length + bytes` long, with blocks reserved and the new bytes zero (see reserve_fully);
   /// creates it where needed. What lay beyond `length` is dropped first.
   void grow(Index length, Index bytes);

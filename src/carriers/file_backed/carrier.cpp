@@ -67,25 +67,14 @@ void FileBacked::set_value(Index index, const Scalar& value) {
   Slot slot;
   encode_slot(*dtype_, value, slot.data());
   const BlockingScope blocking;
-  Slot old;
-  file_.read(old, index * kSlotBytes);
-  detail::WriteProgress progress;
+  bool is_lost = false;
   try {
-    file_.write(slot, index * kSlotBytes, &progress);
+    file_.replace(slot, index * kSlotBytes, is_lost);
   } catch (...) {
-    if (progress.may_have_changed) put_back(old, index * kSlotBytes);
+    if (is_lost) advance_version();
     throw;
   }
   advance_version();
-}
-
-// The slot may hold anything where its old bytes cannot be written either: that is a change.
-void FileBacked::put_back(std::span<const std::byte> old, Index offset) noexcept {
-  try {
-    file_.write(old, offset);
-  } catch (...) {
-    advance_version();
-  }
 }
 
 Ref<Carrier> FileBacked::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {

@@ -69,7 +69,6 @@ class ORLOP_API FileBacked final : public Carrier {
 
   [[nodiscard]] Ref<FileBacked> unmade_like(bool is_mutable, DTypeRef dtype) const;
   void grow(Index size);
-  void put_back(std::span<const std::byte> old, Index offset) noexcept;
 
   const DType* dtype_;
   bool is_mutable_;
