@@ -556,6 +556,15 @@ TEST_P(Elementwise, GradientsOfSelectGoWhereTheValueCameFrom) {
   EXPECT_FALSE(gradients[0].has_value());
 }
 
+TEST_P(Elementwise, GradientsAreSummedOverWidenedLeaves) {
+  const Tensor column = make<float>({1, 2}, Shape{2, 1});
+  const Tensor matrix = make<float>({1, 2, 3, 4, 5, 6}, Shape{2, 3});
+  backward(mul(column, matrix), make<float>({1, 1, 1, 1, 1, 1}, Shape{2, 3}));
+  EXPECT_EQ(gradient_of(column).layout(), Layout::canonical(Shape{2, 1}));
+  expect_floats(gradient_of(column), {9, 12});
+  expect_floats(gradient_of(matrix), {1, 2, 1, 2, 1, 2});
+}
+
 TEST_P(Elementwise, GradientsTakeTheLayoutOfTheirInput) {
   const Layout gapped(Shape{2, 2}, Stride{3, 1});
   const Tensor x = make<float>({1, 2, 3, 4}, gapped, 2);
