@@ -8,6 +8,7 @@
 #include <mutex>
 #include <typeindex>
 #include <unordered_map>
+#include <vector>
 
 namespace orlop::inline v0 {
 
@@ -16,10 +17,12 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::type_index, std::unique_ptr<CarrierClass::Record>> native;
+  std::vector<std::unique_ptr<CarrierClass::Record>> python;
 };
 
 Registry& registry() {
-  static auto& instance = *std::make_unique<Registry>().release();  // never destroyed: classes outlive carriers
+  static auto& instance =
+      *std::make_unique<Registry>().release();  // never destroyed: classes outlive carriers
   return instance;
 }
 
@@ -60,7 +63,9 @@ CarrierClass detail::python_carrier_class(void* python_type, std::string name, b
   record->name = std::move(name);
   record->dependent = dependent;
   record->python_type = python_type;
-  return CarrierClass(record.release());  // kept for the process, like the class identity it stands for
+  Registry& classes = registry();
+  const std::lock_guard lock(classes.mutex);
+  return CarrierClass(classes.python.emplace_back(std::move(record)).get());
 }
 
 }  // namespace orlop::inline v0
