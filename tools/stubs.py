@@ -1,35 +1,87 @@
-"""Writes python/orlop/_core.pyi, the type stubs of the extension, from the extension that was built.
+"""Writes the type stubs of the package from the package that was built in build/.
 
-Usage: python tools/stubs.py [--check]      --check compares instead and exits 1 when the file is stale
+python/orlop/_core/ says what the extension and its submodules hold. The __init__.pyi of orlop and orlop.carriers say
+where each name comes from: at run time the names load on first use, which a type checker cannot follow.
+Usage: python tools/stubs.py [--check]      --check compares instead and exits 1 when a file is stale
 """
 
 import difflib
+import importlib
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+from types import ModuleType
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STUBS = ROOT / "python/orlop/_core.pyi"
+PACKAGE = ROOT / "python/orlop"
+BASE_TYPE = 1 << 10  # Py_TPFLAGS_BASETYPE: the class may be derived from
 
 
-def generate() -> str:
+def extension_stub(module: ModuleType) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        output = pathlib.Path(folder, "_core.pyi")
+        output = pathlib.Path(folder, "stub.pyi")
         subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-i", str(ROOT / "build/python"),
-                        "-m", "orlop._core", "-o", str(output)], check=True)
-        return output.read_text()
+                        "-m", module.__name__, "-o", str(output)], check=True)
+        text = output.read_text()
+
+    def mark_final(heading: re.Match) -> str:
+        closed = not getattr(module, heading[1]).__flags__ & BASE_TYPE
+        return ("@final\n" if closed else "") + heading[0]
+
+    marked = re.sub(r"^class (\w+)", mark_final, text, flags=re.MULTILINE)
+    return marked if marked == text else "from typing import final\n" + marked
+
+
+def lazy_stub(package: ModuleType, submodules: list[str]) -> str:
+    core = importlib.import_module("orlop._core")
+
+    def home(name: str) -> str:
+        value = getattr(package, name)
+        return "orlop._core" if getattr(core, name, None) is value else package._EXPORTS[name]
+
+    names = sorted(package.__all__, key=lambda name: (home(name), name))
+    return "\n".join([
+        *(f"from {package.__name__} import {name} as {name}" for name in submodules),
+        *(f"from {home(name)} import {name} as {name}" for name in names),
+        "",
+        "__all__: list[str]",
+        "",
+    ])
+
+
+def generate() -> dict[pathlib.Path, str]:
+    """The stub files by path."""
+    sys.path.insert(0, str(ROOT / "build/python"))
+    package, carriers = importlib.import_module("orlop"), importlib.import_module("orlop.carriers")
+    core = importlib.import_module("orlop._core")
+    parts = {name.rpartition(".")[2]: sys.modules[name] for name in sorted(sys.modules) if name.startswith("orlop._core.")}
+    shown = "".join(f"from orlop._core import {part} as {part}\n" for part in parts)
+    return {
+        PACKAGE / "__init__.pyi": lazy_stub(package, sorted(package._SUBMODULES)),
+        PACKAGE / "carriers/__init__.pyi": lazy_stub(carriers, []),
+        PACKAGE / "_core/__init__.pyi": shown + extension_stub(core),
+        **{PACKAGE / f"_core/{part}.pyi": extension_stub(module) for part, module in parts.items()},
+    }
 
 
 def main(check: bool) -> None:
-    expected = generate()
-    actual = STUBS.read_text() if STUBS.exists() else ""
-    if not check:
-        STUBS.write_text(expected)
-    elif actual != expected:
-        changes = difflib.unified_diff(actual.splitlines(), expected.splitlines(), "committed", "built", lineterm="")
-        print("\n".join(list(changes)[:60]))
-        sys.exit("stubs: python/orlop/_core.pyi is stale; run ./dev docs and commit it")
+    stubs = generate()
+    existing = {path: path.read_text() for path in PACKAGE.rglob("*.pyi")}
+    stale = [path for path in sorted(stubs.keys() | existing.keys()) if stubs.get(path) != existing.get(path)]
+    for path in stale:
+        if check:
+            before, after = existing.get(path, "").splitlines(), stubs.get(path, "").splitlines()
+            print(*list(difflib.unified_diff(before, after, f"{path} committed", "built", lineterm=""))[:40], sep="\n")
+        elif path in stubs:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(stubs[path])
+        else:
+            path.unlink()
+    if check and stale:
+        sys.exit("stubs: stale; run ./dev docs and commit them")
+    print(f"{len(stubs)} stub files, {len(stale)} {'stale' if check else 'written'}")
 
 
 if __name__ == "__main__":
