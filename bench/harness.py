@@ -1,13 +1,13 @@
-"""Side-by-side measurements: each library in a process of its own, repeats interleaved, results as JSON and Markdown.
+"""Side-by-side measurements: each library in its own process, repeats in turns, results as JSON and Markdown.
 
-A benchmark file lists rows and ends with `harness.main(__file__, ROWS)`. A row maps each library to a function that
-prepares the operands and returns the function to be timed:
+A benchmark file lists rows and ends with `harness.main(__file__, ROWS)`. A row maps each library to a function
+that prepares the operands and returns the function to be timed:
 
     def add_orlop(): ...; return lambda: orlop.add(a, b)
     ROWS = [harness.Row("Q101", "add 10^6", 1.0, {"orlop": add_orlop, "numpy": add_numpy})]
 
-A library is named by the module that it imports (`os` for a plain loop of system calls); one that cannot be imported
-has no figure. Options: --threads 1,2  --repeats N  --only TEXT  --with-torch  --plot
+A library is named by the module that it imports (`os` for a plain loop of system calls); one that cannot be
+imported has no figure. Options: --threads 1,2  --repeats N  --only TEXT  --with-torch  --plot
 """
 
 import argparse
@@ -28,8 +28,13 @@ from typing import NamedTuple
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 FOREIGN_SHARE = 0.05  # of the machine's CPU time spent by others; above it a repeat counts as disturbed
 MAX_TRIES = 5  # per repeat
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-                    "ORLOP_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "ORLOP_NUM_THREADS",
+)
 
 
 class Row(NamedTuple):
@@ -39,7 +44,7 @@ class Row(NamedTuple):
     libraries: dict[str, Callable[[], Callable[[], object]]]
 
 
-# --- The worker: one library, one thread count; reads row numbers, answers seconds per call ---------------------------
+# --- The worker: one library, one thread count; reads row numbers, answers seconds per call -----------------
 
 
 def time_once(function: Callable[[], object], seconds: float = 0.02) -> float:
@@ -78,7 +83,11 @@ class Worker:
         environment = os.environ | {name: str(threads) for name in THREAD_VARIABLES}
         self.process = subprocess.Popen(
             [sys.executable, script, "--worker", library, "--threads", str(threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
 
     def measure(self, number: int) -> float | None:
         """Seconds per call, or None when the row failed there (its traceback is on stderr)."""
@@ -96,7 +105,7 @@ class Worker:
         self.process.wait()
 
 
-# --- The quiet of the machine -----------------------------------------------------------------------------------------
+# --- The quiet of the machine -------------------------------------------------------------------------------
 
 
 def busy_seconds() -> float:
@@ -113,7 +122,12 @@ class ForeignLoad:
     """The share of the machine that processes other than one worker used between start and share()."""
 
     def __init__(self, pid: int):
-        self.pid, self.wall, self.busy, self.own = pid, time.monotonic(), busy_seconds(), self.worker_seconds(pid)
+        self.pid, self.wall, self.busy, self.own = (
+            pid,
+            time.monotonic(),
+            busy_seconds(),
+            self.worker_seconds(pid),
+        )
 
     @staticmethod
     def worker_seconds(pid: int) -> float:
@@ -139,10 +153,12 @@ def wait_for_quiet(limit: float = 60.0) -> None:
     print(f"the machine did not become quiet within {limit:.0f} s; figures may be disturbed", file=sys.stderr)
 
 
-# --- The measuring process --------------------------------------------------------------------------------------------
+# --- The measuring process ----------------------------------------------------------------------------------
 
 
-def measure_row(number: int, workers: dict[str, Worker], repeats: int) -> tuple[dict[str, list[float]], float]:
+def measure_row(
+    number: int, workers: dict[str, Worker], repeats: int
+) -> tuple[dict[str, list[float]], float]:
     """The times of each library, taken in turns, and the largest foreign share that was accepted."""
     times: dict[str, list[float]] = {library: [] for library in workers}
     worst = 0.0
@@ -166,12 +182,25 @@ def measure_row(number: int, workers: dict[str, Worker], repeats: int) -> tuple[
 
 
 def summarise(row: Row, threads: int, times: dict[str, list[float]], foreign: float) -> dict:
-    figures = {name: {"min": min(taken), "median": statistics.median(taken)} for name, taken in times.items() if taken}
+    figures = {
+        name: {"min": min(taken), "median": statistics.median(taken)}
+        for name, taken in times.items()
+        if taken
+    }
     others = {name: figure["min"] for name, figure in figures.items() if name != "orlop"}
     best = min(others, key=lambda name: others[name], default=None)
     ratio = figures["orlop"]["min"] / others[best] if best and "orlop" in figures else None
-    return {"id": row.id, "row": row.name, "threads": threads, "figures": figures, "best": best, "ratio": ratio,
-            "mark": row.mark, "ok": None if ratio is None else ratio <= row.mark * 1.05, "foreign": foreign}
+    return {
+        "id": row.id,
+        "row": row.name,
+        "threads": threads,
+        "figures": figures,
+        "best": best,
+        "ratio": ratio,
+        "mark": row.mark,
+        "ok": None if ratio is None else ratio <= row.mark * 1.05,
+        "foreign": foreign,
+    }
 
 
 def show_time(seconds: float | None) -> str:
@@ -184,17 +213,28 @@ def show_time(seconds: float | None) -> str:
 
 
 def render(title: str, results: list[dict], machine: dict) -> str:
-    lines = [f"# {title}", "", ", ".join(f"{key} {value}" for key, value in machine.items()), "",
-             "| id | row | threads | orlop min (median) | best other | ratio | mark | | foreign CPU |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        f"# {title}",
+        "",
+        ", ".join(f"{key} {value}" for key, value in machine.items()),
+        "",
+        "| id | row | threads | orlop min (median) | best other | ratio | mark | | foreign CPU |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for result in results:
         ours = result["figures"].get("orlop", {})
-        other = f"{show_time(result['figures'][result['best']]['min'])} ({result['best']})" if result["best"] else "–"
+        other = (
+            f"{show_time(result['figures'][result['best']]['min'])} ({result['best']})"
+            if result["best"]
+            else "–"
+        )
         ratio = "–" if result["ratio"] is None else f"{result['ratio']:.2f}"
         verdict = {None: "–", True: "ok", False: "under"}[result["ok"]]
-        lines.append(f"| {result['id']} | {result['row']} | {result['threads']} | {show_time(ours.get('min'))} "
-                     f"({show_time(ours.get('median'))}) | {other} | {ratio} | {result['mark']:g} | {verdict} "
-                     f"| {result['foreign']:.0%} |")
+        lines.append(
+            f"| {result['id']} | {result['row']} | {result['threads']} | {show_time(ours.get('min'))} "
+            f"({show_time(ours.get('median'))}) | {other} | {ratio} | {result['mark']:g} | {verdict} "
+            f"| {result['foreign']:.0%} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -208,10 +248,17 @@ def plot(path: pathlib.Path, results: list[dict]) -> None:
     shown = [result for result in results if result["ratio"] is not None]
     figure, axes = pyplot.subplots(figsize=(9, 1 + 0.28 * len(shown)), layout="constrained")
     places = range(len(shown))
-    axes.barh(places, [result["ratio"] for result in shown],
-              color=["tab:green" if result["ok"] else "tab:red" for result in shown])
-    axes.vlines([result["mark"] for result in shown], [place - 0.4 for place in places],
-                [place + 0.4 for place in places], color="black")
+    axes.barh(
+        places,
+        [result["ratio"] for result in shown],
+        color=["tab:green" if result["ok"] else "tab:red" for result in shown],
+    )
+    axes.vlines(
+        [result["mark"] for result in shown],
+        [place - 0.4 for place in places],
+        [place + 0.4 for place in places],
+        color="black",
+    )
     axes.set_yticks(places, [f"{result['row']}, {result['threads']} thr." for result in shown])
     axes.invert_yaxis()
     axes.set_xlabel("our time / best other (line: the mark)")
@@ -222,7 +269,9 @@ def describe_machine() -> dict:
     model = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
         model = names[0] if names else model
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
 
@@ -234,16 +283,23 @@ def main(script: str, rows: list[Row]) -> None:
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}", help="thread counts, separated by commas")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", default="", help="rows whose id or name contains this text")
-    parser.add_argument("--with-torch", action="store_true", help="measure PyTorch too, where it is installed")
+    parser.add_argument(
+        "--with-torch", action="store_true", help="measure PyTorch too, where it is installed"
+    )
     parser.add_argument("--plot", action="store_true", help="draw the ratios as a picture too")
     options = parser.parse_args()
     if options.worker:
         work(rows, options.worker, int(options.threads))
         return
 
-    libraries = sorted({library for row in rows for library in row.libraries}, key=lambda name: (name != "orlop", name))
-    libraries = [library for library in libraries if importlib.util.find_spec(library) is not None
-                 and (library != "torch" or options.with_torch)]
+    libraries = sorted(
+        {library for row in rows for library in row.libraries}, key=lambda name: (name != "orlop", name)
+    )
+    libraries = [
+        library
+        for library in libraries
+        if importlib.util.find_spec(library) is not None and (library != "torch" or options.with_torch)
+    ]
     results = []
     wait_for_quiet()
     for threads in dict.fromkeys(int(count) for count in options.threads.split(",")):

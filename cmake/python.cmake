@@ -1,6 +1,7 @@
 # The extension orlop._core and the staged package around it.
 if(NOT Python_Development.Module_FOUND)
-  message(FATAL_ERROR "No headers for ${Python_EXECUTABLE}: install python3-dev, or configure with -DORLOP_PYTHON=OFF")
+  message(FATAL_ERROR "No headers for ${Python_EXECUTABLE}: install python3-dev, or configure with "
+                      "-DORLOP_PYTHON=OFF")
 endif()
 execute_process(
   COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir

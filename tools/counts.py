@@ -1,7 +1,9 @@
 """Prints how many places an extension of Orlop touches, counted in this tree against the promised limits.
 
-An operation's places are the folders whose files name it in quotes, a carrier's are its own files and those that
-name its class. Tests, documentation and generated stubs do not count. Exits 1 when a promise is broken.
+An operation's places are the files of src/ that name it in quotes (plan, definition, kernels); its public
+function adds those of include/ and python/. The operation in the middle is shown: others are also used by name. A carrier's are its header, its sources other than kernels and moves (which a
+carrier that only stores does without), and the files of the core that name its class. Comments, tests, documents
+and stubs do not count. Exits 1 when a promise is broken.
 """
 
 import pathlib
@@ -10,14 +12,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".cpp", ".hpp", ".py"}
-OPERATIONS = """add sub elementwise_mul div pow neg abs sign recip sqrt rsqrt exp exp2 log log2 sin cos erf floor ceil
-round maximum minimum rem relu sigmoid tanh gelu silu softplus elu leaky_relu reduce_sum reduce_prod reduce_max
-reduce_min argmax argmin cumsum matmul conv_general gather scatter_add select clamp""".split()
+OPERATIONS = """add sub elementwise_mul div pow neg abs sign recip sqrt rsqrt exp exp2 log log2 sin cos erf
+floor ceil round maximum minimum rem relu sigmoid tanh gelu silu softplus elu leaky_relu reduce_sum reduce_prod
+reduce_max reduce_min argmax argmin cumsum matmul conv_general gather scatter_add select clamp""".split()
 
 
 def read_sources() -> dict[pathlib.Path, str]:
+    """The text of each source without its comments."""
     return {
-        path.relative_to(ROOT): path.read_text()
+        path.relative_to(ROOT): re.sub(r"//.*" if path.suffix != ".py" else r"#.*", "", path.read_text())
         for top in ("include", "src", "python")
         for path in sorted((ROOT / top).rglob("*"))
         if path.suffix in SUFFIXES
@@ -26,48 +29,62 @@ def read_sources() -> dict[pathlib.Path, str]:
 
 def required_virtuals(sources: dict[pathlib.Path, str]) -> list[str]:
     """The functions that a C++ carrier must write: the pure virtual ones of Carrier."""
-    text = re.sub(r"//.*", "", sources.get(pathlib.Path("include/orlop/storage/carrier.hpp"), ""))
+    text = sources.get(pathlib.Path("include/orlop/storage/carrier.hpp"), "")
     carrier = re.search(r"\bclass (?:ORLOP_API )?Carrier\b[^;{]*\{(.*?)\n\};", text, re.DOTALL)
     declarations = carrier.group(1).split(";") if carrier else []
     pure = [words for words in declarations if re.search(r"\bvirtual\b.*=\s*0$", words.strip(), re.DOTALL)]
     return [re.search(r"(\w+)\s*\(", words).group(1) for words in pure]
 
 
-def operation_places(sources: dict[pathlib.Path, str], name: str) -> set[pathlib.Path]:
-    return {path.parent for path, text in sources.items() if f'"{name}"' in text}
+def naming_files(sources: dict[pathlib.Path, str], name: str) -> list[pathlib.Path]:
+    return [path for path, text in sources.items() if f'"{name}"' in text]
 
 
-def carrier_places(sources: dict[pathlib.Path, str], folder: str) -> set[pathlib.Path]:
-    """Files of one carrier, and files elsewhere in the core that name its class."""
+def carrier_files(
+    sources: dict[pathlib.Path, str], folder: str
+) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """The files of a carrier that every carrier has, and the files of the core that name its class in code."""
     class_name = {"cpu": "CPU"}.get(folder, "".join(word.capitalize() for word in folder.split("_")))
     named = re.compile(rf"\b{class_name}\b")
-    own = {path for path in sources if "carriers" in path.parts and (folder in path.parts or path.stem == folder)}
-    core = {
-        path for path, text in sources.items()
-        if path.parts[0] != "python" and "carriers" not in path.parts and named.search(re.sub(r"//.*", "", text))
-    }
-    return own | core
+    own = [
+        path
+        for path in sources
+        if path.parent.name == folder
+        and "carriers" in path.parts
+        and not re.search("kernel|loops|moves", path.stem)
+    ]
+    core = [
+        path
+        for path, text in sources.items()
+        if path.parts[0] != "python" and "carriers" not in path.parts
+        if named.search(re.sub(r'"[^"\n]*"', "", text))
+    ]
+    return own, core
 
 
 def main() -> None:
     sources = read_sources()
     broken = False
 
-    def promise(what: str, count: int, limit: int, detail: str = "") -> None:
+    def count(what: str, found: list, limit: int | None) -> None:
         nonlocal broken
-        verdict = "OVER" if count > limit else "ok" if count > 0 else "nothing found"
-        broken |= verdict != "ok"
-        print(f"{what:44} {count:3}  of at most {limit:2}  {verdict:5} {detail}")
+        if limit is None:
+            verdict = f"{len(found):3}"
+        else:
+            state = "OVER" if len(found) > limit else "ok" if found else "nothing found"
+            broken |= state != "ok"
+            verdict = f"{len(found):3} of at most {limit}: {state}"
+        print(f"{what:45}{verdict:22}{' '.join(map(str, found))}")
 
-    virtuals = required_virtuals(sources)
-    promise("required virtual functions of a C++ carrier", len(virtuals), 6, " ".join(virtuals))
-    places = {name: operation_places(sources, name) for name in OPERATIONS}
-    widest = max(places, key=lambda name: len(places[name]))
-    promise("folders that name one operation (the most)", len(places[widest]), 5,
-            f"{widest}: " + " ".join(map(str, sorted(places[widest]))))
-    for folder in sorted((ROOT / "src/carriers").glob("*/")) if (ROOT / "src/carriers").exists() else []:
-        found = carrier_places(sources, folder.name)
-        promise(f"files of the carrier {folder.name}", len(found), 4, " ".join(map(str, sorted(found))))
+    count("functions a C++ carrier must write", required_virtuals(sources), 6)
+    files = {name: naming_files(sources, name) for name in OPERATIONS}
+    table = {name: [path for path in found if path.parts[0] == "src"] for name, found in files.items()}
+    typical = sorted(OPERATIONS, key=lambda name: (len(table[name]), name))[len(OPERATIONS) // 2]
+    count(f"files of a typical operation ({typical})", table[typical], 5)
+    count("  and of its public function", [path for path in files[typical] if path.parts[0] != "src"], None)
+    for folder in sorted(path for path in (ROOT / "src/carriers").iterdir() if path.is_dir()):
+        own, core = carrier_files(sources, folder.name)
+        count(f"files of the carrier {folder.name}", own + core, 4)
     sys.exit(broken)
 
 

@@ -1,4 +1,4 @@
-"""Writes the handwritten digits of scikit-learn as one CSV file: 1797 lines of 64 pixels (0 to 16) and a label.
+"""Writes scikit-learn's handwritten digits as one CSV file: 1797 lines of 64 pixels (0 to 16) and a label.
 
 Only this one data file is taken out of the wheel; nothing of scikit-learn is installed or imported.
 Usage: python tools/digits.py DESTINATION
@@ -19,10 +19,23 @@ def main(destination: pathlib.Path) -> None:
     if destination.exists():
         return
     with tempfile.TemporaryDirectory() as folder:
-        download = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
-                    "--only-binary=:all:", "-d", folder, "scikit-learn"]
+        download = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            folder,
+            "scikit-learn",
+        ]
         if subprocess.run(download).returncode != 0:
-            sys.exit("digits: could not download scikit-learn's wheel, which holds the data; is there a network?")
+            sys.exit(
+                "digits: could not download scikit-learn's wheel, which holds the data; is there a network?"
+            )
         wheel = next(pathlib.Path(folder).glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive:
             data = gzip.decompress(archive.read(MEMBER))

@@ -37,12 +37,16 @@ def check_format(fix: bool) -> None:
 
 
 def changed_files() -> set[str]:
-    base = next((found for ref in ("origin/main", "main") if (found := git("merge-base", "HEAD", ref))), ["HEAD"])
+    base = next(
+        (found for ref in ("origin/main", "main") if (found := git("merge-base", "HEAD", ref))), ["HEAD"]
+    )
     return set(git("diff", "--name-only", base[0])) | set(git("ls-files", "--others", "--exclude-standard"))
 
 
 def tidy_one(file: str) -> tuple[str, subprocess.CompletedProcess]:
-    return file, subprocess.run(["clang-tidy", "-p", "build", "--quiet", file], cwd=ROOT, capture_output=True, text=True)
+    return file, subprocess.run(
+        ["clang-tidy", "-p", "build", "--quiet", file], cwd=ROOT, capture_output=True, text=True
+    )
 
 
 def check_tidy(everything: bool) -> None:
@@ -56,7 +60,10 @@ def check_tidy(everything: bool) -> None:
             if done.returncode != 0 or "warning:" in done.stdout:
                 bad += 1
                 print(done.stdout or done.stderr)
-    print(f"{len(sources)} sources looked at, {bad} with findings" + ("" if everything else " (changed ones only)"))
+    print(
+        f"{len(sources)} sources looked at, {bad} with findings"
+        + ("" if everything else " (changed ones only)")
+    )
     sys.exit(bad != 0)
 
 
@@ -67,11 +74,16 @@ def check_symbols() -> None:
     """
     shared = 0
     commands = json.loads((ROOT / "build/compile_commands.json").read_text())
-    units = [ROOT / "build" / command["output"] for command in commands
-             if re.search(r"\borlop\.dir/.*_x86_64_v[234]\.cpp\.o$", command["output"])]
+    units = [
+        ROOT / "build" / command["output"]
+        for command in commands
+        if re.search(r"\borlop\.dir/.*_x86_64_v[234]\.cpp\.o$", command["output"])
+    ]
     for unit in units:
         namespace = unit.name[-len("x86_64_v3.cpp.o") : -len(".cpp.o")]
-        listing = subprocess.run(["nm", "-C", "--defined-only", unit], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(
+            ["nm", "-C", "--defined-only", unit], capture_output=True, text=True, check=True
+        ).stdout
         for line in listing.splitlines():
             _address, kind, name = line.split(maxsplit=2)
             if kind == "W" and namespace not in name:

@@ -1,7 +1,7 @@
 """Writes the type stubs of the package from the package that was built in build/.
 
-python/orlop/_core/ says what the extension and its submodules hold. The __init__.pyi of orlop and orlop.carriers say
-where each name comes from: at run time the names load on first use, which a type checker cannot follow.
+python/orlop/_core/ says what the extension and its submodules hold. The __init__.pyi of orlop and orlop.carriers
+say where each name comes from: at run time the names load on first use, which a type checker cannot follow.
 Usage: python tools/stubs.py [--check]      --check compares instead and exits 1 when a file is stale
 """
 
@@ -22,8 +22,21 @@ BASE_TYPE = 1 << 10  # Py_TPFLAGS_BASETYPE: the class may be derived from
 def extension_stub(module: ModuleType) -> str:
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder, "stub.pyi")
-        subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-i", str(ROOT / "build/python"),
-                        "-m", module.__name__, "-o", str(output)], check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "nanobind.stubgen",
+                "-q",
+                "-i",
+                str(ROOT / "build/python"),
+                "-m",
+                module.__name__,
+                "-o",
+                str(output),
+            ],
+            check=True,
+        )
         text = output.read_text()
 
     def mark_final(heading: re.Match) -> str:
@@ -42,13 +55,15 @@ def lazy_stub(package: ModuleType, submodules: list[str]) -> str:
         return "orlop._core" if getattr(core, name, None) is value else package._EXPORTS[name]
 
     names = sorted(package.__all__, key=lambda name: (home(name), name))
-    return "\n".join([
-        *(f"from {package.__name__} import {name} as {name}" for name in submodules),
-        *(f"from {home(name)} import {name} as {name}" for name in names),
-        "",
-        "__all__: list[str]",
-        "",
-    ])
+    return "\n".join(
+        [
+            *(f"from {package.__name__} import {name} as {name}" for name in submodules),
+            *(f"from {home(name)} import {name} as {name}" for name in names),
+            "",
+            "__all__: list[str]",
+            "",
+        ]
+    )
 
 
 def generate() -> dict[pathlib.Path, str]:
@@ -56,7 +71,11 @@ def generate() -> dict[pathlib.Path, str]:
     sys.path.insert(0, str(ROOT / "build/python"))
     package, carriers = importlib.import_module("orlop"), importlib.import_module("orlop.carriers")
     core = importlib.import_module("orlop._core")
-    parts = {name.rpartition(".")[2]: sys.modules[name] for name in sorted(sys.modules) if name.startswith("orlop._core.")}
+    parts = {
+        name.rpartition(".")[2]: sys.modules[name]
+        for name in sorted(sys.modules)
+        if name.startswith("orlop._core.")
+    }
     shown = "".join(f"from orlop._core import {part} as {part}\n" for part in parts)
     return {
         PACKAGE / "__init__.pyi": lazy_stub(package, sorted(package._SUBMODULES)),
@@ -73,7 +92,10 @@ def main(check: bool) -> None:
     for path in stale:
         if check:
             before, after = existing.get(path, "").splitlines(), stubs.get(path, "").splitlines()
-            print(*list(difflib.unified_diff(before, after, f"{path} committed", "built", lineterm=""))[:40], sep="\n")
+            print(
+                *list(difflib.unified_diff(before, after, f"{path} committed", "built", lineterm=""))[:40],
+                sep="\n",
+            )
         elif path in stubs:
             path.parent.mkdir(exist_ok=True)
             path.write_text(stubs[path])

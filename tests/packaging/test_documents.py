@@ -5,7 +5,6 @@ import re
 import subprocess
 
 
-
 def documents(root: pathlib.Path) -> list[pathlib.Path]:
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
@@ -23,10 +22,17 @@ def test_relative_links_lead_to_files(root):
 def test_readme_names_exactly_the_two_commands_of_a_newcomer(root):
     section = (root / "README.md").read_text().split("## Two commands")[1].split("\n## ")[0]
     commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1)
-    assert [line.split("#")[0].split() for line in commands.splitlines()] == [["./dev", "demo"], ["./dev", "test"]]
+    assert [line.split("#")[0].split() for line in commands.splitlines()] == [
+        ["./dev", "demo"],
+        ["./dev", "test"],
+    ]
 
 
 def test_dev_without_a_verb_lists_the_verbs(root):
     done = subprocess.run([root / "dev"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert [word for word in ("demo", "test", "check", "bench", "counts", "docs") if f"  {word}" not in done.stderr] == []
+    assert [
+        word
+        for word in ("demo", "test", "check", "bench", "counts", "docs")
+        if f"  {word}" not in done.stderr
+    ] == []

@@ -36,7 +36,9 @@ int main() {
 def run(*command: object, cwd: pathlib.Path | None = None) -> str:
     """Standard output of a command that must succeed; it sees no package of the build tree."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -44,8 +46,18 @@ def run(*command: object, cwd: pathlib.Path | None = None) -> str:
 @pytest.fixture(scope="module")
 def wheel(root, tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check",
-        "-w", folder, root)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "-w",
+        folder,
+        root,
+    )
     [built] = folder.glob("*.whl")
     return built
 
@@ -65,8 +77,11 @@ def test_wheel_holds_the_package_and_nothing_else(wheel, root):
         names = set(archive.namelist())
     version = re.search(r"project\(orlop VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text()).group(1)
     assert wheel.name.startswith(f"orlop-{version}-cp")
-    sources = [path.relative_to(root / "python") for path in (root / "python/orlop").rglob("*")
-               if path.suffix in (".py", ".pyi") or path.name == "py.typed"]
+    sources = [
+        path.relative_to(root / "python")
+        for path in (root / "python/orlop").rglob("*")
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed"
+    ]
     headers = [pathlib.Path("orlop") / path.relative_to(root) for path in (root / "include").rglob("*.hpp")]
     expected = {str(path) for path in sources + headers}
     expected |= {
@@ -89,20 +104,32 @@ def test_wheel_holds_the_package_and_nothing_else(wheel, root):
 
 
 def test_wheel_imports_without_any_other_package(installed, tmp_path):
-    output = run(installed, "-I", "-c", "import orlop, sys; print(orlop.__file__, 'numpy' in sys.modules)", cwd=tmp_path)
+    output = run(
+        installed,
+        "-I",
+        "-c",
+        "import orlop, sys; print(orlop.__file__, 'numpy' in sys.modules)",
+        cwd=tmp_path,
+    )
     path, numpy_loaded = output.split()
     assert pathlib.Path(path).is_relative_to(installed.parent.parent)
     assert numpy_loaded == "False"
 
 
 def test_extension_of_the_wheel_finds_its_libraries_beside_it(installed, tmp_path):
-    folder = pathlib.Path(run(installed, "-I", "-c", "import orlop; print(orlop.__path__[0])", cwd=tmp_path).strip())
-    mapped = run(installed, "-I", "-c", "import orlop._core; print(open('/proc/self/maps').read())", cwd=tmp_path)
+    folder = pathlib.Path(
+        run(installed, "-I", "-c", "import orlop; print(orlop.__path__[0])", cwd=tmp_path).strip()
+    )
+    mapped = run(
+        installed, "-I", "-c", "import orlop._core; print(open('/proc/self/maps').read())", cwd=tmp_path
+    )
     assert set(re.findall(r"\S+/liborlop\S*", mapped)) == {str(folder / "liborlop.so.0")}
 
 
 def test_cpp_program_builds_against_the_installed_wheel(installed, tmp_path):
-    prefix = run(installed, "-I", "-c", "import orlop, os; print(os.path.dirname(orlop.__file__))", cwd=tmp_path).strip()
+    prefix = run(
+        installed, "-I", "-c", "import orlop, os; print(os.path.dirname(orlop.__file__))", cwd=tmp_path
+    ).strip()
     (tmp_path / "CMakeLists.txt").write_text(CONSUMER)
     (tmp_path / "main.cpp").write_text(CONSUMER_MAIN)
     run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build", f"-Dorlop_ROOT={prefix}")
@@ -115,6 +142,8 @@ def test_editable_install_follows_the_source_tree(root, tmp_path):
     name = run(sys.executable, "-c", hook, cwd=root).splitlines()[-1]
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
     python = tmp_path / "environment/bin/python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", tmp_path / name)
+    run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", tmp_path / name
+    )
     output = run(python, "-I", "-c", "import orlop, orlop._core; print(orlop.__file__)", cwd=tmp_path)
     assert pathlib.Path(output.strip()) == root / "python/orlop/__init__.py"
