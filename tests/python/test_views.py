@@ -7,13 +7,10 @@ import orlop
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orlop import DType, Layout, Node, Shape, Stride, Tree, functional
-from orlop._core import CPU, Operation, table_operation
-from orlop.autograd import no_grad
-from orlop.carriers.base import Carrier
+from orlop import CPU, Carrier, DType, Layout, Node, Shape, Stride, Tensor, Tree, functional, no_grad
 from orlop.carriers.dtype import CompoundDType
-from orlop.core import Tensor
 from orlop.core._representation import Subtensor, TensorRepresentation
+from orlop.operation import Operation, table_operation
 
 VIEWS = ["as_strided", "broadcast_in_dim", "broadcast_to", "permute", "rearrange", "reshape", "squeeze", "unsqueeze"]
 
