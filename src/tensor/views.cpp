@@ -10,22 +10,40 @@ namespace orlop::inline v0 {
 
 namespace {
 
-/// The one mode `mode` of `layout` as it is.
-Layout top_mode(const Layout& layout, std::size_t mode) { return layout.select(std::span(&mode, 1)); }
+/// A top-level mode: a leaf, or a nested one as a layout of rank 1.
+struct Mode {
+  Index extent = 0;
+  Index stride = 0;
+  std::optional<Layout> nested{};
+};
+
+Mode top_mode(const Layout& layout, std::size_t position) {
+  if (layout.is_flat()) return {layout.extents()[position], layout.strides()[position]};
+  Layout mode = layout.select(std::span(&position, 1));
+  if (mode.is_leaf()) return {mode.extents()[0], mode.strides()[0]};
+  return {.nested = std::move(mode)};
+}
+
+void append(detail::LayoutBuilder& builder, const Mode& mode) {
+  if (mode.nested)
+    builder.modes(*mode.nested);
+  else
+    builder.leaf(mode.extent, mode.stride);
+}
 
 /// What a key makes of one mode.
 struct ModeSlice {
-  std::optional<Layout> mode;  // nothing where an index drops it
+  std::optional<Mode> mode;  // nothing where an index drops it
   Index offset = 0;
   bool is_shifted = false;
 };
 
-ModeSlice index_mode(const Layout& mode, std::size_t position, Index index) {
-  const Layout inner = mode.mode(0);
-  if (index < 0 || index >= inner.size())
-    raise<ValueError>("view", "index ", index, " is out of domain: mode ", position, " has extent ",
-                      inner.size(), "; use 0 up to extent - 1");
-  return {std::nullopt, inner(index), index != 0};
+ModeSlice index_mode(const Mode& mode, std::size_t position, Index index) {
+  const Index extent = mode.nested ? mode.nested->size() : mode.extent;
+  if (index < 0 || index >= extent)
+    raise<ValueError>("view", "index ", index, " is out of domain: mode ", position, " has extent ", extent,
+                      "; use 0 up to extent - 1");
+  return {std::nullopt, mode.nested ? (*mode.nested)(index) : index * mode.stride, index != 0};
 }
 
 /// A bound as Python clips it.
@@ -35,8 +53,8 @@ Index clipped(const std::optional<Index>& bound, Index otherwise, Index extent) 
   return std::clamp(position, Index{0}, extent);
 }
 
-ModeSlice range_mode(const Layout& mode, std::size_t position, const SliceRange& range) {
-  if (!mode.is_leaf()) {
+ModeSlice range_mode(const Mode& mode, std::size_t position, const SliceRange& range) {
+  if (mode.nested) {
     if (range.start || range.stop || range.step.value_or(1) != 1)
       raise<ValueError>("view", "mode ", position,
                         " is nested: only an index and whole slices (:) are allowed there; "
@@ -46,21 +64,19 @@ ModeSlice range_mode(const Layout& mode, std::size_t position, const SliceRange&
   const Index step = range.step.value_or(1);
   if (step <= 0)
     raise<ValueError>("view", "a slice needs a positive step: got ", step, " for mode ", position);
-  const Index extent = mode.extents()[0];
-  const Index start = clipped(range.start, 0, extent);
-  const Index width = clipped(range.stop, extent, extent) - start;
+  const Index start = clipped(range.start, 0, mode.extent);
+  const Index width = clipped(range.stop, mode.extent, mode.extent) - start;
   if (width <= 0)
     raise<ValueError>("view", "a slice must be non-empty: start ", start, ", stop ", start + width,
-                      " in mode ", position, " of extent ", extent);
+                      " in mode ", position, " of extent ", mode.extent);
   if (width % step != 0)
     raise<ValueError>("view", "the width of a slice must be divisible by its step: width ", width, ", step ",
                       step, " in mode ", position, "; move the stop");
-  const Index stride = mode.strides()[0];
-  return {Layout::leaf(width / step, checked_multiply(stride, step, "view")), start * stride, start != 0};
+  return {Mode{width / step, checked_multiply(mode.stride, step, "view")}, start * mode.stride, start != 0};
 }
 
 ModeSlice slice_mode(const Layout& layout, std::size_t position, const SliceKey& key) {
-  const Layout mode = top_mode(layout, position);
+  const Mode mode = top_mode(layout, position);
   if (const auto* index = std::get_if<Index>(&key)) return index_mode(mode, position, *index);
   return range_mode(mode, position, std::get<SliceRange>(key));
 }
@@ -83,7 +99,7 @@ LayoutView slice_layout(const Layout& layout, std::span<const SliceKey> keys) {
   LayoutView view;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ModeSlice slice = slice_mode(layout, i, keys[i]);
-    if (slice.mode) builder.modes(*slice.mode);
+    if (slice.mode) append(builder, *slice.mode);
     view.offset += slice.offset;
     view.is_shifted = view.is_shifted || slice.is_shifted;
   }
@@ -171,17 +187,17 @@ std::size_t mode_position(std::string_view what, Index dim, std::size_t limit) {
 
 Layout squeeze_layout(const Layout& layout, Index dim) {
   const std::size_t position = mode_position("squeeze", dim, layout.rank());
-  const Layout mode = top_mode(layout, position);
-  if (!mode.is_leaf())
-    raise<ValueError>("squeeze", "mode ", position, " is nested: ", mode.shape(),
+  const Mode mode = top_mode(layout, position);
+  if (mode.nested)
+    raise<ValueError>("squeeze", "mode ", position, " is nested: ", mode.nested->shape(),
                       "; only a leaf of extent 1 can go");
-  if (mode.size() != 1)
-    raise<ValueError>("squeeze", "mode ", position, " has extent ", mode.size(),
+  if (mode.extent != 1)
+    raise<ValueError>("squeeze", "mode ", position, " has extent ", mode.extent,
                       "; only a leaf of extent 1 can go");
-  std::vector<std::size_t> kept;
+  detail::LayoutBuilder builder;
   for (std::size_t i = 0; i < layout.rank(); ++i)
-    if (i != position) kept.push_back(i);
-  return layout.select(kept);
+    if (i != position) append(builder, top_mode(layout, i));
+  return builder.finish();
 }
 
 Layout unsqueeze_layout(const Layout& layout, Index dim) {
@@ -189,7 +205,7 @@ Layout unsqueeze_layout(const Layout& layout, Index dim) {
   detail::LayoutBuilder builder;
   for (std::size_t i = 0; i <= layout.rank(); ++i) {
     if (i == position) builder.leaf(1, 0);
-    if (i < layout.rank()) builder.modes(top_mode(layout, i));
+    if (i < layout.rank()) append(builder, top_mode(layout, i));
   }
   return builder.finish();
 }

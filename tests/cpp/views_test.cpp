@@ -557,6 +557,29 @@ TEST(ViewGradients, ScatterIntoZeros) {
                  [](const Tensor& t) { return rearrange(t, Tree{Node::id(0)}); });
 }
 
+TEST(ViewGradients, OfARepeatedSourceAreSummedPerSlot) {
+  const Layout repeated(Shape{2, 3}, Stride{0, 1});
+  check_gradient(counting(repeated), [](const Tensor& t) { return permute(t, std::array<Index, 2>{1, 0}); });
+  check_gradient(counting(repeated),
+                 [](const Tensor& t) { return t.slice({Index{1}, SliceRange{1, 3, 1}}); });
+  check_gradient(counting(repeated), [](const Tensor& t) { return as_strided(t, Shape{3}, Stride{2}); });
+  check_gradient(counting(Layout(Shape{2, 3}, Stride{0, 0})),
+                 [](const Tensor& t) { return reshape(t, Shape{6}); });
+}
+
+TEST(ViewGradients, SumOverWidenedLeaves) {
+  const Tensor source = tensor_of({1, 2, 3}, Layout(Shape{1, 3}, Stride{1, 1}));
+  const Tensor view = broadcast_to(source, Shape{2, 3});
+  backward(view, counting_cotangent(Layout::canonical(Shape{2, 3})));
+  EXPECT_THAT(values_of(gradient_of(source)), ElementsAre(3, 7, 11));
+  EXPECT_EQ(gradient_of(source).layout(), source.layout());
+  check_gradient(counting(Layout(Shape{1, 3}, Stride{5, 2})),
+                 [](const Tensor& t) { return broadcast_to(t, Shape{1, 3}); });
+  check_gradient(counting(Layout::leaf(3, 2)), [](const Tensor& t) {
+    return broadcast_in_dim(t, Shape{2, 3, 2}, std::array<Index, 1>{1});
+  });
+}
+
 TEST(ViewGradients, CheckTheCotangent) {
   const Tensor source = counting(Layout(Shape{2, 3}, Stride{1, 2}));
   const Tensor view = permute(source, std::array<Index, 2>{1, 0});

@@ -807,6 +807,47 @@ def test_a_slice_has_gradient_zero_elsewhere():
     assert values(tensor.grad) == [0, 1, 0, 2, 0, 0]
 
 
+def test_what_is_broadcast_has_the_sum_as_gradient():
+    tensor = counting(layout([3], [1]))
+    view = orlop.broadcast_in_dim(tensor, Shape(2, 3), (1,))
+    view.backward(cotangent_for(view))
+    assert values(tensor.grad) == [3, 7, 11]
+    assert tensor.grad.layout == tensor.layout
+
+
+@given(layouts(), st.data())
+def test_gradients_through_repeated_elements_are_summed_per_slot(placement, data):
+    source = counting(injective(placement))
+    shape = [data.draw(st.integers(1, 3)), *placement.shape.top_level]
+    wide = orlop.broadcast_to(orlop.unsqueeze(source, 0), Shape(shape))
+    view = orlop.permute(wide, data.draw(st.permutations(range(len(shape)))))
+    expected = [0] * source.size()
+    for i in range(view.size()):
+        expected[view.layout(i)] += i + 1
+    view.backward(cotangent_for(view))
+    assert values(source.grad) == expected
+
+
+def test_a_source_that_repeats_elements_gets_a_compact_gradient_of_sums():
+    tensor = counting(layout([2, 3], [0, 1]))
+    view = orlop.permute(tensor, 1, 0)
+    view.backward(cotangent_for(view))
+    assert tensor.grad.layout == layout([2, 3], [1, 2])
+    assert values(tensor.grad) == [1 + 4, 1 + 4, 2 + 5, 2 + 5, 3 + 6, 3 + 6]
+    # The producer of such a tensor receives what the view received, not yet summed.
+    (gradient,) = orlop.unsqueeze(tensor, 0).autograd_ctx.backward(counting(layout([1, 2, 3], [0, 1, 2])))
+    assert gradient.layout == layout([2, 3], [1, 2])
+    assert values(gradient) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_source_that_shares_slots_otherwise_has_no_gradient():
+    tensor = counting(layout([3, 2], [1, 1]))
+    view = tensor[:, 0]
+    with pytest.raises(ValueError, match="share slots"):
+        view.backward(cotangent_for(view))
+    assert tensor.grad is None
+
+
 def test_a_cotangent_of_another_layout_or_type_is_refused():
     tensor = counting(layout([2, 3], [1, 2]))
     view = orlop.permute(tensor, 1, 0)
