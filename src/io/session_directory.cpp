@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -83,9 +84,14 @@ void sweep(IoCalls& calls, const std::string& base) {
 }
 
 std::string base_directory() {
-  for (const char* variable : {"ORLOP_TMPDIR", "TMPDIR", "TEMP", "TMP"})
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0')
-      return std::filesystem::absolute(value).lexically_normal().string();
+  for (const char* variable : {"ORLOP_TMPDIR", "TMPDIR", "TEMP", "TMP"}) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    std::error_code error;
+    const std::filesystem::path base = std::filesystem::absolute(value, error);
+    if (error) raise_os_error(kWhat, "getcwd", error.value(), value, kAnotherPlace);
+    return base.string();
+  }
   return "/var/tmp";
 }
 

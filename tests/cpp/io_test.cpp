@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -52,6 +53,7 @@ const auto* const kPlace = testing::AddGlobalTestEnvironment(new Place);
 
 // Runs `body` in a forked child; what waitpid says about its end. A false or throwing body exits with 1.
 int in_child(const std::function<bool()>& body, bool normal_exit = true) {
+  std::fflush(nullptr);  // or the child prints it again
   const pid_t child = fork();
   if (child == 0) {
     bool good = false;
@@ -109,6 +111,47 @@ int code_of(const std::function<void()>& call) {
 
 std::shared_ptr<IoScript> script(IoScriptOptions options) {
   return std::make_shared<IoScript>(std::move(options));
+}
+
+TEST(IoCalls, EachIsItsSystemCallOrMinusErrno) {
+  IoCalls calls;
+  const std::string from = (Place::root / "calls").string();
+  const std::string to = from + "-renamed";
+  const int file = calls.open(IoCalls::kWorkingDirectory, from.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  EXPECT_EQ(calls.open(IoCalls::kWorkingDirectory, from.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600), -EEXIST);
+  EXPECT_EQ(calls.truncate(file, 10), 0);
+  NodeStatus status;
+  EXPECT_EQ(calls.stat_node(file, status), 0);
+  EXPECT_EQ(status.kind, NodeStatus::Kind::kRegular);
+  EXPECT_EQ(status.bytes, 10);
+  EXPECT_EQ(status.links, 1U);
+  EXPECT_EQ(status.owner, geteuid());
+  DeviceGeometry geometry;
+  EXPECT_EQ(calls.geometry(file, geometry), -ENOTTY);
+  EXPECT_EQ(calls.rename(from.c_str(), to.c_str()), 0);
+  EXPECT_EQ(calls.unlink(IoCalls::kWorkingDirectory, from.c_str(), false), -ENOENT);
+  EXPECT_EQ(calls.unlink(IoCalls::kWorkingDirectory, to.c_str(), false), 0);
+  EXPECT_EQ(calls.close(file), 0);
+  EXPECT_EQ(calls.close(file), -EBADF);
+}
+
+TEST(IoScript, CanPresentAFileAsADevice) {
+  IoScript device({.close_errno = EIO});
+  device.present_as_device({.capacity_bytes = 8192, .logical_block_size = 512, .physical_block_size = 4096});
+  const std::string path = (Place::root / "device").string();
+  const int file = device.open(IoCalls::kWorkingDirectory, path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  NodeStatus status;
+  DeviceGeometry geometry;
+  EXPECT_EQ(device.stat_node(file, status), 0);
+  EXPECT_EQ(status.kind, NodeStatus::Kind::kBlockDevice);
+  EXPECT_EQ(device.geometry(file, geometry), 0);
+  EXPECT_EQ(geometry.capacity_bytes, 8192U);
+  EXPECT_EQ(geometry.physical_block_size, 4096U);
+  EXPECT_EQ(device.close(file), -EIO);
+  EXPECT_EQ(device.close(file), -EIO);
+  EXPECT_EQ(device.counts().closes, 2);
+  EXPECT_EQ(device.counts().opens, 1);
 }
 
 TEST(Transfer, RepeatsInterruptedAndContinuesShortCalls) {
