@@ -2,6 +2,10 @@
 #include "orlop/operation/functional.hpp"
 
 #include <array>
+#include <optional>
+
+#include "orlop/operation/command.hpp"
+#include "orlop/operation/views.hpp"
 
 namespace orlop::inline v0 {
 
@@ -69,5 +73,41 @@ Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options) 
 Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {
   return apply("gather", tensor, indices, Scalar(axis));
 }
+
+Tensor rearrange(const Tensor& tensor, std::string_view description) {
+  const RearrangeSpec& spec = parse_rearrange(description);
+  return rearrange(tensor, spec.output, spec.selection);
+}
+
+namespace {
+
+/// The options bound to `name`, or nothing where the caller asked for none.
+std::optional<OperationExecutionOptions> bind_options(std::string_view name, const AccumulatorOptions& options) {
+  if (!options.accumulator_dtype) return std::nullopt;
+  return OperationExecutionOptions(std::string(name), options.accumulator_dtype.get());
+}
+
+/// Rearranges to the modes (kept, reduced) and reduces the second.
+Tensor reduce(std::string_view name, const Tensor& tensor, std::string_view description,
+              const AccumulatorOptions& options = {}) {
+  const ReduceSpec& spec = parse_reduce(description);
+  const std::optional<OperationExecutionOptions> bound = bind_options(name, options);
+  const Argument argument(rearrange(tensor, spec.rearrange_output, spec.selection));
+  return apply_operation(name, {&argument, 1}, bound ? &*bound : nullptr);
+}
+
+}  // namespace
+
+Tensor reduce_sum(const Tensor& tensor, std::string_view description, AccumulatorOptions options) {
+  return reduce("reduce_sum", tensor, description, options);
+}
+Tensor reduce_max(const Tensor& tensor, std::string_view description) {
+  return reduce("reduce_max", tensor, description);
+}
+Tensor reduce_min(const Tensor& tensor, std::string_view description) {
+  return reduce("reduce_min", tensor, description);
+}
+Tensor argmax(const Tensor& tensor, std::string_view description) { return reduce("argmax", tensor, description); }
+Tensor argmin(const Tensor& tensor, std::string_view description) { return reduce("argmin", tensor, description); }
 
 }  // namespace orlop::inline v0

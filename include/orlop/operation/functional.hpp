@@ -47,4 +47,20 @@ ORLOP_API Tensor select(const Tensor& condition, const Tensor& on_true, const Te
 ORLOP_API Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options = {});
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);
 
+// With a command (operation/command.hpp): its errors come before those of operands (M707).
+
+/// The view that the command describes: `rearrange(t, "b (h w) -> h w b")`.
+ORLOP_API Tensor rearrange(const Tensor& tensor, std::string_view description);
+/// Reduces the dimensions that the command leaves out, in the kept ones' canonical layout (P64):
+/// `reduce_sum(t, "row column -> row")`.
+ORLOP_API Tensor reduce_sum(const Tensor& tensor, std::string_view description, AccumulatorOptions options = {});
+ORLOP_API Tensor reduce_max(const Tensor& tensor, std::string_view description);
+ORLOP_API Tensor reduce_min(const Tensor& tensor, std::string_view description);
+/// Positions in the reduced dimensions' ordinals, as Int32.
+ORLOP_API Tensor argmax(const Tensor& tensor, std::string_view description);
+ORLOP_API Tensor argmin(const Tensor& tensor, std::string_view description);
+/// The contraction that the command describes: `einsum(a, b, "i k, j k -> i j")`. ValueError where a shared
+/// dimension has two sizes.
+ORLOP_API Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description);
+
 }  // namespace orlop::inline v0
