@@ -2,44 +2,31 @@
 
 Every parameter and its gradient live in an Evictable hierarchy, CPU over FileBacked. A layer is promoted to RAM when
 it works and evicted to its files in between. The same training on plain CPU carriers gives the identical losses.
-
-    python examples/digits.py build/digits.csv [--seed 0] [--epochs 20] [--plot residency.png]
 """
-
-import argparse
-import csv
-import os
-import random
-
+import argparse, csv, os, random
 import orlop
 from orlop import Evictable, FileBacked, Tensor, friendly
 
 BATCH, RATE = 32, 0.2
 
-
 class Storage:
     """Where tensors live: on plain CPU or, spilling, on CPU over a file. It counts what travels."""
 
     def __init__(self, spills):
-        self.spills, self.parameters, self.timeline = spills, [], []
-        self.travels = {"evict": 0, "promote": 0}
+        self.spills, self.parameters, self.counts, self.timeline = spills, [], {"evict": 0, "promote": 0}, [(0, 0)]
 
     def place(self, tensor):
-        if not self.spills:
-            return tensor
-        return Tensor(Evictable(tensor.carrier, FileBacked(dtype=tensor.dtype())), tensor.offset, tensor.layout)
-
-    def usage(self):
-        """Bytes of parameters in RAM and in files, now."""
-        evicted = [c for c in self.parameters if self.spills and c.is_evicted()]
-        resident = 4 * (sum(c.size() for c in self.parameters) - sum(c.size() for c in evicted))
-        return resident, sum(os.path.getsize(c.secondary.path) for c in evicted)
+        carrier = Evictable(tensor.carrier, FileBacked(dtype=tensor.dtype())) if self.spills else tensor.carrier
+        return Tensor(carrier, tensor.offset, tensor.layout)
 
     def travel(self, carriers, how):
-        for carrier in carriers if self.spills else ():
-            getattr(carrier, how)()
-            self.travels[how] += 1
-        self.timeline.append(self.usage())
+        if self.spills:
+            for carrier in carriers:
+                getattr(carrier, how)()
+            self.counts[how] += len(carriers)
+            resident = sum(4 * c.size() for c in self.parameters if not c.is_evicted())
+            in_files = sum(os.path.getsize(c.secondary.path) for c in self.parameters if c.is_evicted())
+            self.timeline.append((resident, in_files))
 
 
 class Layer:
@@ -47,7 +34,7 @@ class Layer:
 
     def __init__(self, storage, inputs, outputs, rng):
         draws = [[rng.uniform(-(inputs**-0.5), inputs**-0.5) for _ in range(inputs)] for _ in range(outputs)]
-        self.storage, self.parameters = storage, [storage.place(friendly.tensor(draws)), storage.place(friendly.zeros(1, outputs))]
+        self.storage, self.parameters = storage, [storage.place(t) for t in (friendly.tensor(draws), friendly.zeros(1, outputs))]
         self.carriers = [parameter.carrier for parameter in self.parameters]
         storage.parameters += self.carriers
         storage.travel(self.carriers, "evict")
@@ -69,22 +56,21 @@ class Layer:
 
 
 def cross_entropy(logits, one_hot):
-    """The mean of log(sum(exp(logits))) - logits[label], with each row shifted by its maximum."""
     shifted = logits - orlop.unsqueeze(orlop.reduce_max(logits, "row class -> row"), 1)
     log_total = orlop.log(orlop.reduce_sum(orlop.exp(shifted), "row class -> row"))
     return friendly.mean(log_total - orlop.reduce_sum(shifted * one_hot, "row class -> row"))
 
 
 def accuracy(logits, rows):
-    answers = friendly.to_list(orlop.argmax(logits, "row class -> row"))
-    return sum(answer == label for answer, (_, label) in zip(answers, rows)) / len(rows)
+    answers = zip(friendly.to_list(orlop.argmax(logits, "row class -> row")), rows)
+    return sum(answer == label for answer, (_, label) in answers) / len(rows)
 
 
-def train(rows, storage, seed, epochs, report):
-    """Trains on rows of (pixels, label). Returns the losses of all epochs and the two layers."""
+def train(rows, storage, seed, report):
+    """Trains on rows of (pixels, label). Returns the loss of each epoch and the two layers."""
     rng, losses = random.Random(seed), []
     first, second = Layer(storage, 64, 128, rng), Layer(storage, 128, 10, rng)
-    for epoch in range(epochs):
+    for epoch in range(20):
         rng.shuffle(rows)
         batches = [rows[start : start + BATCH] for start in range(0, len(rows) - BATCH + 1, BATCH)]
         total = right = 0.0
@@ -94,11 +80,9 @@ def train(rows, storage, seed, epochs, report):
             one_hot = storage.place(friendly.tensor([[float(label == d) for d in range(10)] for _, label in batch]))
             with first:
                 hidden = orlop.relu(first(x))
-            # The graph is cut here, so that only one layer at a time has to be resident.
-            joint = Tensor(hidden.carrier, hidden.offset, hidden.layout)
+            joint = Tensor(hidden.carrier, hidden.offset, hidden.layout)  # cuts the graph: one layer at a time is resident
             with second:
-                logits = second(joint)
-                loss = cross_entropy(logits, one_hot)
+                loss = cross_entropy(logits := second(joint), one_hot)
                 loss.backward()
                 second.step()
             with first:
@@ -106,17 +90,15 @@ def train(rows, storage, seed, epochs, report):
                 first.step()
             total, right = total + friendly.item(loss), right + accuracy(logits, batch)
         losses.append(total / len(batches))
-        kib = "".join(f"{size / 1024:9.1f} KiB" for size in storage.usage())
-        counts = "".join(f"{count:11}" for count in storage.travels.values())
-        report(f"\r{epoch:5}{losses[-1]:9.4f}{right / len(batches):10.1%}{kib}{counts}")
+        travels = [f"{size / 1024:9.1f} KiB" for size in storage.timeline[-1]], [f"{n:10}" for n in storage.counts.values()]
+        report(f"\r{epoch:5}{losses[-1]:9.4f}{right / len(batches):10.1%}", *travels[0], *travels[1])
     return losses, first, second
 
 
-def main():
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", help="the digits: lines of 64 pixels and a label")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--plot", help="draw residency over time into this PNG file")
     args = parser.parse_args()
     with open(args.data, newline="") as file:
@@ -125,21 +107,13 @@ def main():
     test, rows = rows[: len(rows) // 5], rows[len(rows) // 5 :]
     print("epoch     loss  accuracy     resident     in files  evictions promotions")
     storage = Storage(spills=True)
-    losses, first, second = train(list(rows), storage, args.seed, args.epochs, lambda *a, **k: print(*a, flush=True, **k))
+    losses, first, second = train(list(rows), storage, args.seed, lambda *a, **k: print(*a, flush=True, **k))
     with orlop.no_grad(), first, second:
         logits = second(orlop.relu(first(storage.place(friendly.tensor([pixels for pixels, _ in test])))))
         print(f"test accuracy: {accuracy(logits, test):.4f} on {len(test)} digits never trained on")
-    plain, *_ = train(list(rows), Storage(spills=False), args.seed, args.epochs, lambda *a, **k: None)
+    plain, *_ = train(list(rows), Storage(spills=False), args.seed, lambda *a, **k: None)
     print("the same training on plain CPU:", "identical losses" if plain == losses else f"DIFFERENT LOSSES {plain}")
     if args.plot:
         from matplotlib import pyplot
-
         pyplot.stackplot(range(len(storage.timeline)), *zip(*storage.timeline), labels=["resident", "in files"])
-        pyplot.xlabel("transitions")
-        pyplot.ylabel("bytes of parameters")
-        pyplot.legend()
-        pyplot.savefig(args.plot)
-
-
-if __name__ == "__main__":
-    main()
+        pyplot.legend(title="bytes of parameters"), pyplot.savefig(args.plot)
