@@ -117,13 +117,13 @@ std::vector<double> train(const std::vector<Digit>& digits, bool spills, int epo
         const Tensor output = second(joint);
         const Tensor loss = cross_entropy(output, target);
         backward(loss);
-        second.step(0.2F);
+        second.step(0.5F);
         total += friendly::item(loss).to_binary64();
         return output;
       });
       first.resident([&] {
         backward(hidden, gradient_of(joint));
-        first.step(0.2F);
+        first.step(0.5F);
         return 0;
       });
       const std::vector<Scalar> answers = friendly::to_list(argmax(logits, "row class -> row"));

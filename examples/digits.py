@@ -7,7 +7,7 @@ import argparse, csv, os, random
 import orlop
 from orlop import Evictable, FileBacked, Tensor, friendly
 
-BATCH, RATE = 32, 0.2
+BATCH, RATE = 32, 0.5
 
 class Storage:
     """Where tensors live: on plain CPU or, spilling, on CPU over a file. It counts what travels."""
