@@ -17,7 +17,7 @@ Argument to_operand(nb::handle value, const char* name) {
   raise<TypeError>(name, "an operand must be a Tensor or a real number: got ", python_type_name(value));
 }
 
-using BinaryFunction = Tensor (*)(const Argument&, const Argument&);
+using BinaryFunction = Tensor (*)(Argument, Argument);
 using UnaryFunction = Tensor (*)(const Tensor&);
 
 template <BinaryFunction function>

@@ -88,7 +88,7 @@ Argument require_operand(nb::handle value, const char* symbol) {
   raise<TypeError>(symbol, "the other operand must be a Tensor or a real number: got ", python_type_name(value));
 }
 
-using BinaryFunction = Tensor (*)(const Argument&, const Argument&);
+using BinaryFunction = Tensor (*)(Argument, Argument);
 
 template <BinaryFunction function>
 void bind_operator(nb::class_<TensorObject>& bound, const char* name, const char* reflected, const char* symbol) {
@@ -105,9 +105,9 @@ void bind_operator(nb::class_<TensorObject>& bound, const char* name, const char
 template <BinaryFunction function>
 void bind_equality(nb::class_<TensorObject>& bound, const char* name) {
   bound.def(name, [](TensorObject& self, nb::handle other) -> nb::object {
-    const auto argument = operand(other);
+    auto argument = operand(other);
     if (!argument) return nb::borrow(Py_NotImplemented);
-    return nb::cast(function(Argument(handle_of(self)), *argument));
+    return nb::cast(function(Argument(handle_of(self)), std::move(*argument)));
   }, "other"_a);
 }
 

@@ -34,25 +34,26 @@ Tensor apply(std::string_view name, Arguments... arguments) {
 }
 
 /// A commutative operation: its plans have the weak scalar last.
-Tensor apply_commutative(std::string_view name, const Argument& lhs, const Argument& rhs) {
-  return lhs.tensor() == nullptr ? apply(name, rhs, lhs) : apply(name, lhs, rhs);
+Tensor apply_commutative(std::string_view name, Argument lhs, Argument rhs) {
+  if (lhs.tensor() == nullptr) std::swap(lhs, rhs);
+  return apply(name, std::move(lhs), std::move(rhs));
 }
 
 }  // namespace
 
-Tensor add(const Argument& lhs, const Argument& rhs) { return apply_commutative("add", lhs, rhs); }
-Tensor sub(const Argument& lhs, const Argument& rhs) { return apply("sub", lhs, rhs); }
-Tensor mul(const Argument& lhs, const Argument& rhs) { return apply_commutative("mul", lhs, rhs); }
+Tensor add(Argument lhs, Argument rhs) { return apply_commutative("add", std::move(lhs), std::move(rhs)); }
+Tensor sub(Argument lhs, Argument rhs) { return apply("sub", std::move(lhs), std::move(rhs)); }
+Tensor mul(Argument lhs, Argument rhs) { return apply_commutative("mul", std::move(lhs), std::move(rhs)); }
 Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs) { return apply("elementwise_mul", lhs, rhs); }
-Tensor div(const Argument& lhs, const Argument& rhs) { return apply("div", lhs, rhs); }
-Tensor pow(const Argument& base, const Argument& exponent) { return apply("pow", base, exponent); }
-Tensor maximum(const Argument& lhs, const Argument& rhs) { return apply_commutative("maximum", lhs, rhs); }
-Tensor eq(const Argument& lhs, const Argument& rhs) { return apply("eq", lhs, rhs); }
-Tensor ne(const Argument& lhs, const Argument& rhs) { return apply("ne", lhs, rhs); }
-Tensor lt(const Argument& lhs, const Argument& rhs) { return apply("lt", lhs, rhs); }
-Tensor le(const Argument& lhs, const Argument& rhs) { return apply("le", lhs, rhs); }
-Tensor gt(const Argument& lhs, const Argument& rhs) { return apply("lt", rhs, lhs); }
-Tensor ge(const Argument& lhs, const Argument& rhs) { return apply("le", rhs, lhs); }
+Tensor div(Argument lhs, Argument rhs) { return apply("div", std::move(lhs), std::move(rhs)); }
+Tensor pow(Argument base, Argument exponent) { return apply("pow", std::move(base), std::move(exponent)); }
+Tensor maximum(Argument lhs, Argument rhs) { return apply_commutative("maximum", std::move(lhs), std::move(rhs)); }
+Tensor eq(Argument lhs, Argument rhs) { return apply("eq", std::move(lhs), std::move(rhs)); }
+Tensor ne(Argument lhs, Argument rhs) { return apply("ne", std::move(lhs), std::move(rhs)); }
+Tensor lt(Argument lhs, Argument rhs) { return apply("lt", std::move(lhs), std::move(rhs)); }
+Tensor le(Argument lhs, Argument rhs) { return apply("le", std::move(lhs), std::move(rhs)); }
+Tensor gt(Argument lhs, Argument rhs) { return apply("lt", std::move(rhs), std::move(lhs)); }
+Tensor ge(Argument lhs, Argument rhs) { return apply("le", std::move(rhs), std::move(lhs)); }
 Tensor neg(const Tensor& tensor) { return apply("neg", tensor); }
 Tensor exp(const Tensor& tensor) { return apply("exp", tensor); }
 Tensor log(const Tensor& tensor) { return apply("log", tensor); }

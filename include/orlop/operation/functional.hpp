@@ -20,20 +20,20 @@ struct AccumulatorOptions {
 
 // Either side may be a weak scalar where the operation's plans say so; add, mul and maximum run a scalar-first call
 // as (tensor, scalar).
-ORLOP_API Tensor add(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor sub(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor mul(const Argument& lhs, const Argument& rhs);
+ORLOP_API Tensor add(Argument lhs, Argument rhs);
+ORLOP_API Tensor sub(Argument lhs, Argument rhs);
+ORLOP_API Tensor mul(Argument lhs, Argument rhs);
 ORLOP_API Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs);
-ORLOP_API Tensor div(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor pow(const Argument& base, const Argument& exponent);
-ORLOP_API Tensor maximum(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor eq(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor ne(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor lt(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor le(const Argument& lhs, const Argument& rhs);
+ORLOP_API Tensor div(Argument lhs, Argument rhs);
+ORLOP_API Tensor pow(Argument base, Argument exponent);
+ORLOP_API Tensor maximum(Argument lhs, Argument rhs);
+ORLOP_API Tensor eq(Argument lhs, Argument rhs);
+ORLOP_API Tensor ne(Argument lhs, Argument rhs);
+ORLOP_API Tensor lt(Argument lhs, Argument rhs);
+ORLOP_API Tensor le(Argument lhs, Argument rhs);
 /// lt and le with the operands swapped; nodes and events say so.
-ORLOP_API Tensor gt(const Argument& lhs, const Argument& rhs);
-ORLOP_API Tensor ge(const Argument& lhs, const Argument& rhs);
+ORLOP_API Tensor gt(Argument lhs, Argument rhs);
+ORLOP_API Tensor ge(Argument lhs, Argument rhs);
 
 ORLOP_API Tensor neg(const Tensor& tensor);
 ORLOP_API Tensor exp(const Tensor& tensor);
