@@ -10,3 +10,11 @@ foreach(source ${ORLOP_CPP_TESTS})
   target_compile_options(${name} PRIVATE ${ORLOP_WARNINGS})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
 endforeach()
+
+# The C++ examples, each run once. ./dev fetches the data of digits.
+set(ORLOP_DIGITS ${CMAKE_CURRENT_SOURCE_DIR}/build/digits.csv)
+add_executable(digits examples/digits.cpp)
+target_link_libraries(digits PRIVATE orlop)
+target_compile_options(digits PRIVATE ${ORLOP_WARNINGS})
+add_test(NAME examples.digits COMMAND digits ${ORLOP_DIGITS} 2)
+set_tests_properties(examples.digits PROPERTIES REQUIRED_FILES ${ORLOP_DIGITS})

@@ -1,0 +1,63 @@
+// The C++ examples of the recipes in docs/, word for word (tests/python/test_recipes.py compares them).
+#include <gtest/gtest.h>
+
+#include <orlop/orlop.hpp>
+
+namespace {
+
+class Cube final : public orlop::Operation {
+ public:
+  orlop::Gradients backward(const orlop::Tensor& gradient) override {
+    const orlop::NoGrad no_grad;
+    const orlop::Tensor& x = inputs().front();
+    return {orlop::mul(orlop::mul(gradient, orlop::mul(x, x)), orlop::Scalar(3.0))};
+  }
+
+ protected:
+  orlop::Tensor forward_impl(std::span<const orlop::Argument> inputs) override {
+    const orlop::Tensor& x = *inputs[0].tensor();
+    return orlop::mul(orlop::mul(x, x), x);
+  }
+};
+
+class Constant final : public orlop::Carrier {
+ public:
+  Constant(orlop::Index size, float value) : size_(size), value_(value) {}
+
+  orlop::Index size() const override { return size_; }
+  const orlop::DType& dtype() const override { return orlop::dtypes::Float32; }
+  orlop::Scalar get_value(orlop::Index) const override { return orlop::Scalar(value_); }
+  orlop::Ref<orlop::Carrier> new_like(std::span<const orlop::Scalar> values,
+                                      const orlop::NewLikeOptions&) const override {
+    return orlop::make_ref<Constant>(static_cast<orlop::Index>(values.size()), values.front().to_binary32());
+  }
+  orlop::Ref<orlop::Carrier> allocate_like(orlop::Index size, const orlop::AllocateOptions&) const override {
+    return orlop::make_ref<Constant>(size, 0.0F);
+  }
+
+ private:
+  orlop::Index size_;
+  float value_;
+};
+
+}  // namespace
+
+TEST(RecipeTest, AnOperationFromOutsideHasItsOwnGradient) {
+  const std::vector<orlop::Scalar> values{1.0F, 2.0F, 3.0F};
+  const orlop::Layout layout(orlop::Shape{3}, orlop::Stride{1});
+  const orlop::Tensor x = orlop::friendly::tensor(values, layout);
+  const std::array<orlop::Argument, 1> arguments{orlop::Argument(x)};
+  const orlop::Tensor y = orlop::make_ref<Cube>()->forward(arguments);
+  EXPECT_EQ(y.at(1).to_binary32(), 8.0F);
+  orlop::backward(y, orlop::friendly::ones(std::array<orlop::Index, 1>{3}));
+  EXPECT_EQ(orlop::gradient_of(x).at(1).to_binary32(), 12.0F);
+}
+
+TEST(RecipeTest, ACarrierFromOutsideIsImmutableUnlessItSaysOtherwise) {
+  const auto carrier = orlop::make_ref<Constant>(3, 2.5F);
+  EXPECT_EQ(carrier->at(2).to_binary32(), 2.5F);
+  EXPECT_FALSE(carrier->is_mutable());
+  EXPECT_THROW(carrier->store(0, orlop::Scalar(1.0F)), orlop::RuntimeError);
+  EXPECT_THROW(static_cast<void>(carrier->at(3)), orlop::IndexError);
+  EXPECT_EQ(carrier->carrier_class().name(), "Constant");
+}
