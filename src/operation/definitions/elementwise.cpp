@@ -29,7 +29,7 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
     if (first == nullptr)
       first = &tensor->layout();
     else
-      is_uniform = is_uniform && tensor->layout().same_data(*first);
+      is_uniform = is_uniform && tensor->layout() == *first;
   }
   if (is_uniform && first->is_canonical()) return *first;
 
