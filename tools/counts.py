@@ -1,9 +1,10 @@
 """Prints how many places an extension of Orlop touches, counted in this tree against the promised limits.
 
-An operation's places are the files of src/ that name it in quotes (plan, definition, kernels); its public
-function adds those of include/ and python/. The operation in the middle is shown: others are also used by name. A carrier's are its header, its sources other than kernels and moves (which a
-carrier that only stores does without), and the files of the core that name its class. Comments, tests, documents
-and stubs do not count. Exits 1 when a promise is broken.
+An operation's places are the files of src/ that name it in quotes (plan, definition, kernels); its public function
+adds those of include/ and python/. The operation in the middle is shown: others are also used by name. A carrier's
+places are its header, its sources other than kernels and moves (which a carrier that only stores does without), and
+the files of the core that name its class. Comments, tests, documents and stubs do not count. Exits 1 when a promise
+is broken.
 """
 
 import pathlib
