@@ -43,6 +43,9 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
 nb::object carrier_item(Carrier& carrier, Index slot);
 void set_carrier_item(Carrier& carrier, Index slot, nb::handle value);
 
+/// `carrier.scatter(…)` with the checks of S112.
+void scatter(Carrier& carrier, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset);
+
 /// The keyword and positional arguments of a constructor, matched as Python does it and with Python's messages.
 class CallArguments {
  public:

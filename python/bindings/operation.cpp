@@ -19,18 +19,7 @@ class PythonOperation final : public Operation {
   Gradients backward(const Tensor& gradient) override {
     const nb::gil_scoped_acquire lock;
     if (!overrides("backward")) return Operation::backward(gradient);
-    const nb::object result = self().attr("backward")(gradient);
-    if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr()))
-      raise<TypeError>(implementation_name(), "backward must return a tuple with one Tensor or None per saved input: got ",
-                       python_type_name(result));
-    Gradients gradients;
-    for (nb::handle entry : result) {
-      if (entry.is_none())
-        gradients.emplace_back();
-      else
-        gradients.emplace_back(to_tensor(entry, implementation_name(), "a gradient"));
-    }
-    return gradients;
+    return call_python_backward(self(), gradient);
   }
 
   [[nodiscard]] std::string implementation_name() const override {
@@ -43,13 +32,7 @@ class PythonOperation final : public Operation {
     const nb::gil_scoped_acquire lock;
     if (!overrides("_forward"))
       raise<TypeError>(implementation_name(), "the class implements no _forward; an Operation needs one");
-    nb::list arguments;
-    for (const Argument& input : inputs) arguments.append(from_argument(input));
-    const nb::object result = self().attr("_forward")(*nb::tuple(arguments));
-    TensorObject* tensor = try_tensor(result);
-    if (tensor == nullptr)
-      raise<TypeError>(implementation_name(), "_forward must return a Tensor: got ", python_type_name(result));
-    return Tensor(Ref<TensorObject>(tensor));
+    return call_python_forward(self(), inputs);
   }
 
  private:
@@ -86,12 +69,6 @@ Tensor execute_lowered(Operation& self, const nb::args& args, const nb::kwargs& 
   return self.execute_lowered(to_arguments(self, args), options);
 }
 
-nb::tuple gradients_tuple(const Gradients& gradients) {
-  nb::list list;
-  for (const auto& gradient : gradients) list.append(gradient ? nb::cast(*gradient) : nb::none());
-  return nb::tuple(list);
-}
-
 // The instance's dict lives in the C++ context under this key.
 constexpr const char* context_key = "python";
 
@@ -111,10 +88,6 @@ int traverse_operation(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-PyType_Slot operation_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_operation)},
-                                 {Py_tp_clear, collector_slots[1].pfunc},
-                                 {0, nullptr}};
-
 nb::tuple input_versions(const Operation& self) {
   nb::list list;
   for (const VersionToken& token : self.input_versions()) list.append(token_tuple(token));
@@ -129,6 +102,39 @@ void store_inputs(Operation& self, const nb::args& args) {
 }
 
 }  // namespace
+
+PyType_Slot operation_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_operation)},
+                                 {Py_tp_clear, collector_slots[1].pfunc},
+                                 {0, nullptr}};
+
+Tensor call_python_forward(nb::handle operation, std::span<const Argument> inputs) {
+  nb::list arguments;
+  for (const Argument& input : inputs) arguments.append(from_argument(input));
+  const nb::object result = operation.attr("_forward")(*nb::tuple(arguments));
+  return to_tensor(result, python_type_name(operation), "the result of _forward");
+}
+
+Gradients call_python_backward(nb::handle operation, const Tensor& gradient) {
+  const std::string name = python_type_name(operation);
+  const nb::object result = operation.attr("backward")(gradient);
+  if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr()))
+    raise<TypeError>(name, "backward must return a tuple with one Tensor or None per saved input: got ",
+                     python_type_name(result));
+  Gradients gradients;
+  for (nb::handle entry : result) {
+    if (entry.is_none())
+      gradients.emplace_back();
+    else
+      gradients.emplace_back(to_tensor(entry, name, "a gradient"));
+  }
+  return gradients;
+}
+
+nb::tuple gradients_tuple(const Gradients& gradients) {
+  nb::list list;
+  for (const auto& gradient : gradients) list.append(gradient ? nb::cast(*gradient) : nb::none());
+  return nb::tuple(list);
+}
 
 nb::tuple token_tuple(const VersionToken& token) {
   nb::list list;

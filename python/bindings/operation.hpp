@@ -10,6 +10,15 @@ namespace orlop::bindings {
 /// operation written in Python.
 std::vector<Argument> to_arguments(const Operation& operation, nb::handle args);
 
+/// Calls `_forward` of the Python object behind an operation; TypeError where it returns no Tensor.
+Tensor call_python_forward(nb::handle operation, std::span<const Argument> inputs);
+/// Calls its `backward`; TypeError where it returns no tuple of Tensors and None.
+Gradients call_python_backward(nb::handle operation, const Tensor& gradient);
+nb::tuple gradients_tuple(const Gradients& gradients);
+
+/// The collector's slots of an operation: those of counted objects, and the dict in its context.
+extern PyType_Slot operation_slots[];
+
 /// A version token as Python shows it: ((id of the carrier, version), …).
 nb::tuple token_tuple(const VersionToken& token);
 

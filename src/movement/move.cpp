@@ -2,10 +2,13 @@
 #include "orlop/movement/move.hpp"
 
 #include <array>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "operation/gradient.hpp"
 #include "operation/strided_copy.hpp"
+#include "orlop/base/blocking.hpp"
 #include "orlop/operation/grad_mode.hpp"
 #include "orlop/storage/normalize.hpp"
 
@@ -13,10 +16,8 @@ namespace orlop::inline v0 {
 
 MoveOperation::MoveOperation() noexcept = default;
 MoveOperation::~MoveOperation() = default;
-
-void MoveOperation::copy(const Tensor&, Carrier&, const Tensor&, Index) {
-  raise<NotImplementedError>(implementation_name(), "the class implements no _copy");
-}
+ElementwiseMoveOperation::~ElementwiseMoveOperation() = default;
+SpanMoveOperation::~SpanMoveOperation() = default;
 
 void MoveOperation::visit_references(ReferenceVisitor& visitor) const {
   Operation::visit_references(visitor);
@@ -41,13 +42,10 @@ class MoveClaim {
   }
   MoveClaim(const MoveClaim&) = delete;
   MoveClaim& operator=(const MoveClaim&) = delete;
-  ~MoveClaim() { give_up(); }
-
-  void give_up() noexcept {
+  ~MoveClaim() {
     if (token_ == 0) return;
     carrier_->end_owner_access(token_);
     carrier_->relinquish_ownership(token_);
-    token_ = 0;
   }
 
  private:
@@ -63,6 +61,18 @@ void check_pins(const MoveOperation& operation, const Carrier& source, const Car
   };
   check(operation.source_class(), source, "source");
   check(operation.destination_class(), destination, "destination");
+}
+
+/// S415: a pair whose routes are built in runs through exactly its entry.
+void check_policy(const MoveOperation& operation, CarrierClass source, CarrierClass destination) {
+  const auto is_built_in = [](CarrierClass carrier_class) {
+    return detail::route_policy(carrier_class) == detail::RoutePolicy::built_in;
+  };
+  if (!is_built_in(source) && !is_built_in(destination)) return;
+  const MoveRoute route = dispatch_move(source, destination);
+  if (route.native_class == nullptr || *route.native_class != typeid(operation))
+    raise<NotImplementedError>(operation.implementation_name(), "the pair (", source, ", ", destination,
+                               ") runs only through the exact built-in ", route.name);
 }
 
 bool must_grow(const Carrier& destination, Index span) {
@@ -97,146 +107,201 @@ void check_room(const Tensor& tensor, const Carrier& destination) {
 
 }  // namespace
 
-Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
-  const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
-  if (inputs.size() != 2 || inputs[0].tensor() == nullptr)
-    raise<TypeError>(implementation_name(), "forward takes a Tensor and a destination; tensor must be a Tensor");
-  const Tensor& tensor = *inputs[0].tensor();
-  const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
+void MoveOperation::check_move(const Tensor& tensor, const Ref<Carrier>& destination) const {
   check_participants(tensor, destination);
-  Carrier& source = *tensor.carrier();
-  check_pins(*this, source, *destination);
+  check_pins(*this, *tensor.carrier(), *destination);
+  check_policy(*this, tensor.carrier_type(), destination->carrier_class());
   check_room(tensor, *destination);
+}
+
+Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
+  const Index span = tensor.layout().cosize();
+  if (must_grow(*destination, span)) destination->allocate(span);
+  const Tensor output = Tensor::trusted(destination, 0, tensor.layout());
+  copy(tensor, *destination, output, span);
+  return output;
+}
+
+void MoveOperation::copy(const Tensor&, Carrier&, const Tensor&, Index) {
+  raise<NotImplementedError>(implementation_name(), "the class implements no _copy, the hook that moves the values");
+}
+
+Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
+  const Tensor* given = inputs.empty() ? nullptr : inputs[0].tensor();
+  if (given == nullptr)
+    raise<TypeError>(implementation_name(), "tensor must be a Tensor; forward takes a Tensor and a destination");
+  if (inputs.size() > 2) raise<TypeError>(implementation_name(), "forward takes a Tensor and a destination");
+  const Tensor& tensor = *given;
+  const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
+  const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
+  check_move(tensor, destination);
+  Carrier& source = *tensor.carrier();
+  if (is_grad_enabled() && tensor.is_differentiable()) {
+    reverse_ = dispatch_move(destination->carrier_class(), source.carrier_class());
+    destination_ = destination;
+  }
 
   const MoveClaim source_claim(tensor.carrier());
   const MoveClaim destination_claim(destination);
-  const Index span = tensor.layout().cosize();
   const std::int64_t source_version = source.version();
   const std::int64_t destination_version = destination->version();
-  const bool grows = must_grow(*destination, span);
+  const bool grows = must_grow(*destination, tensor.layout().cosize());
+  const NoGrad no_grad;
   try {
-    if (grows) destination->allocate(span);
-    const Tensor output = Tensor::trusted(destination, 0, tensor.layout());
-    {
-      const NoGrad no_grad;
-      copy(tensor, *destination, output, span);
-    }
+    const Tensor result = transfer(tensor, destination);
+    if (!result || result.carrier() != destination)
+      raise<RuntimeError>(implementation_name(), "the result must live on the destination; the move is not made");
     source.require_live();
     if (source.version() != source_version)
       raise<RuntimeError>(implementation_name(), "the source changed while it was moved; its owner must not write to it");
     destination->require_live();
-    if (&destination->dtype() != &source.dtype() || destination->size() < span)
+    if (&destination->dtype() != &source.dtype() || destination->size() < tensor.layout().cosize())
       raise<RuntimeError>(implementation_name(), "the destination changed its dtype or size while it was moved to");
+    source.release();
     if (destination->version() == destination_version) destination->increment_version();
-    return output;
+    return result;
   } catch (...) {
-    if (!destination->is_released()) undo(*destination, grows, destination_version);
+    undo(*destination, grows, destination_version);
     throw;
   }
 }
 
-void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t version) const {
+void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept {
   try {
+    if (destination.is_released()) return;
     if (has_grown)
       destination.deallocate();
     else if (expects_writes_ && destination.version() == version)
       destination.increment_version();
-  } catch (const Error&) {  // the first error is the one that counts
+  } catch (...) {  // the first error is the one that counts
   }
-}
-
-void MoveOperation::after_forward(std::span<const Argument> inputs) {
-  const Ref<Carrier>& source = inputs[0].tensor()->carrier();
-  source->release();
 }
 
 Tensor move(const Tensor& tensor, const Ref<Carrier>& destination) {
+  if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
   check_participants(tensor, destination);
-  const Carrier& source = *tensor.carrier();
-  const CarrierClass source_class = source.carrier_class();
-  const CarrierClass destination_class = destination->carrier_class();
-  const Ref<MoveOperation> operation = dispatch_move(source_class, destination_class).make();
-  check_pins(*operation, source, *destination);
-  check_room(tensor, *destination);
-  if (is_grad_enabled() && tensor.is_differentiable())
-  {
-    operation->reverse_ = dispatch_move(destination_class, source_class);
-    operation->destination_ = destination;
-  }
+  const Ref<MoveOperation> operation = dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
   const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
   return operation->forward(arguments);
 }
 
 Gradients MoveOperation::backward(const Tensor& gradient) {
-  if (inputs().size() != 1)
-    raise<RuntimeError>(implementation_name(), "nothing was saved for backward: move with gradients enabled first");
-  const Tensor& tensor = inputs().front();
+  const std::string name = implementation_name();
+  if (!gradient) raise<TypeError>(name, "gradient must be a Tensor");
   gradient.carrier()->require_live();
+  if (inputs().size() != 1)
+    raise<RuntimeError>(name, "nothing was saved for backward: move with gradients enabled first");
+  const Tensor tensor = inputs().front();
   if (!(gradient.layout().shape() == tensor.layout().shape()))
-    raise<ValueError>(implementation_name(), "the cotangent must have the Tensor's shape ", tensor.layout().shape(),
-                      ": got ", gradient.layout().shape());
+    raise<ValueError>(name, "the cotangent must have the Tensor's shape ", tensor.layout().shape(), ": got ",
+                      gradient.layout().shape());
   if (!gradient.layout().is_injective())
-    raise<ValueError>(implementation_name(), "the cotangent must be injective: got ", gradient.layout());
+    raise<ValueError>(name, "the cotangent's layout must be injective: got ", gradient.layout(),
+                      "; copy it into a layout whose elements share no slot");
+  if (&gradient.dtype() != &tensor.dtype())
+    raise<TypeError>(name, "the cotangent must have the Tensor's dtype ", tensor.dtype().name(), ": got ",
+                     gradient.dtype().name());
   if (!reverse_)
-    raise<RuntimeError>(implementation_name(), "no reverse route was kept at the forward call; move with orlop.move");
+    raise<RuntimeError>(name, "no reverse route was kept at the forward call; move with gradients enabled");
   const NoGrad no_grad;
   const Layout layout = gradient_layout(tensor.layout());
-  const DType& dtype = gradient.carrier()->dtype();
   const Tensor staged = copy_to_layout(copy_to_carrier(gradient, *destination_), layout);
-  Ref<Carrier> target = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = dtype});
+  const Ref<Carrier> target = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const std::array<Argument, 2> arguments{Argument(staged), Argument::of(target)};
   Gradients gradients;
   gradients.emplace_back(execute_lowered_operation(*reverse_->make(), arguments));
   return gradients;
 }
 
+// --- The two general transfers ------------------------------------------------------------------------------------
+
 namespace {
 
-/// The logical values of `tensor` in ordinal order.
-std::vector<Scalar> logical_values(const Tensor& tensor) {
-  const Carrier& source = *tensor.carrier();
-  std::vector<Scalar> values;
-  values.reserve(static_cast<std::size_t>(tensor.size()));
-  for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal) {
-    const Scalar value = source.at(tensor.offset() + tensor.layout().index_ordinal(ordinal));
-    values.push_back(normalize(source.dtype(), value));
+/// Lets the interpreter go while much host memory is copied; a release costs more than a small copy.
+class LargeCopyScope {
+ public:
+  explicit LargeCopyScope(Index bytes) {
+    if (bytes >= Index{1} << 20) scope_.emplace();
   }
-  return values;
+
+ private:
+  std::optional<BlockingScope> scope_;
+};
+
+bool is_native(const Carrier& carrier) {
+  return carrier.carrier_class().is_shipped() && carrier.dtype().storage_type() != StorageType::other;
+}
+
+bool overlaps(const std::byte* a, const std::byte* b, Index bytes) {
+  const std::less<> before;
+  return before(a, b + bytes) && before(b, a + bytes);
+}
+
+/// Copies the slots of `tensor` into `slots`, which has the Tensor's layout; a carrier of an author is read value by
+/// value.
+void gather(const Tensor& tensor, std::byte* slots) {
+  const Carrier& source = *tensor.carrier();
+  const Layout& layout = tensor.layout();
+  const Index bytes = source.dtype().slot_bytes();
+  if (!is_native(source)) {
+    for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal) {
+      const Index slot = layout.index_ordinal(ordinal);
+      encode_slot(source.dtype(), source.at(tensor.offset() + slot), slots + slot * bytes);
+    }
+    return;
+  }
+  const Index span = layout.cosize();
+  if (layout.size() == span && layout.is_injective()) return source.read_span(tensor.offset(), span, slots);
+  std::vector<std::byte> staged(slots_to_bytes(source.dtype(), span));
+  source.read_span(tensor.offset(), span, staged.data());
+  copy_strided(staged.data(), layout, slots, layout, bytes);
 }
 
 }  // namespace
 
-void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index) {
+void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index span) {
   const Carrier& source = *tensor.carrier();
-  const Index bytes = source.dtype().slot_bytes();
-  if (const std::byte* from = source.host_data(); from != nullptr && destination.host_data() != nullptr) {
+  const Layout& layout = output.layout();
+  const DType& dtype = source.dtype();
+  if (!is_native(destination)) {
+    std::vector<Scalar> values;
+    values.reserve(static_cast<std::size_t>(tensor.size()));
+    for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal)
+      values.push_back(normalize(dtype, source.at(tensor.offset() + tensor.layout().index_ordinal(ordinal))));
     expect_writes();
-    copy_strided(from + tensor.offset() * bytes, tensor.layout(), destination.host_data(), output.layout(), bytes);
+    for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal)
+      destination.set_value(layout.index_ordinal(ordinal), values[static_cast<std::size_t>(ordinal)]);
     return;
   }
-  const std::vector<Scalar> values = logical_values(tensor);
-  expect_writes();
-  // Shipped carriers count a move as one mutation, not one per slot.
-  const bool is_shipped = destination.carrier_class().is_shipped();
-  for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal) {
-    const Index slot = output.layout().index_ordinal(ordinal);
-    const Scalar& value = values[static_cast<std::size_t>(ordinal)];
-    if (is_shipped) {
-      std::array<std::byte, 4> encoded{};
-      encode_slot(destination.dtype(), value, encoded.data());
-      destination.write_span(slot, 1, encoded.data());
-    } else {
-      destination.set_value(slot, value);
+  const Index bytes = span * dtype.slot_bytes();
+  const std::byte* from = source.host_data();
+  std::byte* to = destination.host_data();
+  if (from != nullptr && to != nullptr && is_native(source)) {
+    from += tensor.offset() * dtype.slot_bytes();
+    if (!overlaps(from, to, bytes)) {
+      const LargeCopyScope large(bytes);
+      expect_writes();
+      return copy_strided(from, layout, to, layout, dtype.slot_bytes());
     }
   }
+  // Through a copy of the span. Its holes keep the destination's slots; where there are none the empty read lets a
+  // destination that cannot be written now (an evicted one) refuse before anything has changed.
+  std::vector<std::byte> slots(slots_to_bytes(dtype, span));
+  const bool has_holes = layout.size() != span || !layout.is_injective();
+  destination.read_span(0, has_holes ? span : 0, slots.data());
+  gather(tensor, slots.data());
+  expect_writes();
+  destination.write_span(0, span, slots.data());
 }
 
 void SpanMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor&, Index element_count) {
   const Carrier& source = *tensor.carrier();
+  const Index bytes = element_count * source.dtype().slot_bytes();
+  const Index start = tensor.offset() * source.dtype().slot_bytes();
+  const LargeCopyScope large(bytes);
   expect_writes();
   if (std::byte* to = destination.host_data()) return source.read_span(tensor.offset(), element_count, to);
-  if (const std::byte* from = source.host_data())
-    return destination.write_span(0, element_count, from + tensor.offset() * source.dtype().slot_bytes());
+  if (const std::byte* from = source.host_data()) return destination.write_span(0, element_count, from + start);
   std::vector<std::byte> slots(slots_to_bytes(source.dtype(), element_count));
   source.read_span(tensor.offset(), element_count, slots.data());
   destination.write_span(0, element_count, slots.data());

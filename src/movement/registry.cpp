@@ -1,4 +1,4 @@
-// The process-wide registry of move routes, keyed by the exact pair of classes.
+// The process-wide registry of move routes, keyed by the exact pair of classes (S413, S415).
 #include <map>
 #include <mutex>
 
@@ -13,6 +13,16 @@ using Pair = std::pair<const CarrierClass::Record*, const CarrierClass::Record*>
 struct Registry {
   std::mutex mutex;
   std::map<Pair, MoveRoute> routes;
+  std::map<const CarrierClass::Record*, detail::RoutePolicy> policies;
+
+  [[nodiscard]] detail::RoutePolicy policy(CarrierClass carrier_class) const {
+    const auto found = policies.find(carrier_class.record());
+    return found == policies.end() ? detail::RoutePolicy::open : found->second;
+  }
+  [[nodiscard]] bool is_built_in(CarrierClass source_class, CarrierClass destination_class) const {
+    return policy(source_class) == detail::RoutePolicy::built_in ||
+           policy(destination_class) == detail::RoutePolicy::built_in;
+  }
 };
 
 Registry& registry() {
@@ -25,42 +35,58 @@ std::string pair_text(CarrierClass source_class, CarrierClass destination_class)
 }
 
 Pair key_of(CarrierClass source_class, CarrierClass destination_class) {
-  if (!source_class || !destination_class)
-    raise<TypeError>("move registry", "source_class and destination_class must be Carrier classes");
+  if (!source_class) raise<TypeError>("move registry", "source_class must be a Carrier class");
+  if (!destination_class) raise<TypeError>("move registry", "destination_class must be a Carrier class");
   return {source_class.record(), destination_class.record()};
 }
 
-}  // namespace
+void require_open(const Registry& known, CarrierClass source_class, CarrierClass destination_class) {
+  if (known.is_built_in(source_class, destination_class))
+    raise<ValueError>("move registry", "the routes of block-device carriers are protected built-ins: ",
+                      pair_text(source_class, destination_class), "; register routes for other pairs");
+}
 
-void register_move_operation(CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
-  const Pair key = key_of(source_class, destination_class);
-  Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  const auto [entry, is_new] = known.routes.try_emplace(key, std::move(route));
+void insert(Registry& known, CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
+  const auto [entry, is_new] = known.routes.try_emplace(key_of(source_class, destination_class), std::move(route));
   if (!is_new)
     raise<ValueError>("register_move_operation", "a move operation is already registered for ",
                       pair_text(source_class, destination_class), ": ", entry->second.name,
                       "; unregister it first");
 }
 
+}  // namespace
+
+void register_move_operation(CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
+  static_cast<void>(key_of(source_class, destination_class));
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  require_open(known, source_class, destination_class);
+  insert(known, source_class, destination_class, std::move(route));
+}
+
 MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass destination_class) {
   const Pair key = key_of(source_class, destination_class);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
-  auto node = known.routes.extract(key);
-  if (node.empty())
+  require_open(known, source_class, destination_class);
+  const auto found = known.routes.find(key);
+  if (found == known.routes.end())
     raise<KeyError>("unregister_move_operation", "no move operation is registered for ",
-                    pair_text(source_class, destination_class));
-  return std::move(node.mapped());
+                    pair_text(source_class, destination_class), "; register_move_operation adds one");
+  MoveRoute removed = std::move(found->second);
+  known.routes.erase(found);
+  return removed;
 }
 
 MoveRoute dispatch_move(CarrierClass source_class, CarrierClass destination_class) {
   const Pair key = key_of(source_class, destination_class);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
-  const auto found = known.routes.find(key);
-  return found != known.routes.end() ? found->second
-                                     : move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation");
+  if (const auto found = known.routes.find(key); found != known.routes.end()) return found->second;
+  if (known.is_built_in(source_class, destination_class))
+    raise<NotImplementedError>("dispatch_move", "no move exists for the block-device carrier pair ",
+                               pair_text(source_class, destination_class), "; move through a CPU carrier");
+  return move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation");
 }
 
 bool has_move_operation(CarrierClass source_class, CarrierClass destination_class) {
@@ -70,9 +96,35 @@ bool has_move_operation(CarrierClass source_class, CarrierClass destination_clas
   return known.routes.contains(key);
 }
 
+void detail::forget_python_routes() noexcept {
+  std::map<Pair, MoveRoute> forgotten;  // classes are let go outside the lock
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  for (auto entry = known.routes.begin(); entry != known.routes.end();) {
+    const auto next = std::next(entry);
+    if (entry->second.python_class != nullptr) forgotten.insert(known.routes.extract(entry));
+    entry = next;
+  }
+}
+
 bool detail::declare_move_route(CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
-  register_move_operation(source_class, destination_class, std::move(route));
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  insert(known, source_class, destination_class, std::move(route));
   return true;
+}
+
+bool detail::declare_route_policy(CarrierClass carrier_class, RoutePolicy policy) {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  known.policies[carrier_class.record()] = policy;
+  return true;
+}
+
+detail::RoutePolicy detail::route_policy(CarrierClass carrier_class) noexcept {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  return known.policy(carrier_class);
 }
 
 }  // namespace orlop::inline v0

@@ -92,7 +92,6 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
     } else {
       clear_inputs();
     }
-    after_forward(inputs);
     return result;
   } catch (...) {
     clear_inputs();

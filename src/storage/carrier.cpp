@@ -76,12 +76,14 @@ std::string Carrier::immutable_reason() const { return "its storage permits no w
 void Carrier::check_readable(Index index) const {
   require_live();
   check_range(*this, index);
+  require_reachable();
 }
 
 void Carrier::check_writable(Index index) const {
   require_live();
   require_mutable();
   check_range(*this, index);
+  require_reachable();
 }
 
 Scalar Carrier::at(Index index) const {

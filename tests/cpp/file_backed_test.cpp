@@ -18,7 +18,7 @@
 
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
-#include "orlop/carriers/file_backed/moves.hpp"
+#include "orlop/carriers/routes.hpp"
 #include "orlop/dtype/compound.hpp"
 #include "orlop/io/io_script.hpp"
 #include "orlop/io/session_directory.hpp"

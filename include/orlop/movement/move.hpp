@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 #include "orlop/operation/operation.hpp"
 
@@ -20,12 +21,16 @@ class MoveOperation;
 struct MoveRoute {
   std::string name;
   std::function<Ref<MoveOperation>()> make;
-  /// The Python class object behind it, held by the binding; null for native routes without a Python face.
+  /// The native class, or null for one written in Python.
+  const std::type_info* native_class = nullptr;
+  /// The Python class object that was registered, held by the binding; null for a native route.
   std::shared_ptr<void> python_class{};
-  friend bool operator==(const MoveRoute& a, const MoveRoute& b) { return a.name == b.name; }
 };
 
 /// One way to move between two carriers; open to authors, who implement `copy` (S416).
+///
+/// `forward(tensor, destination)` is the whole move, synchronously: checks, claims, transfer, validation, release of
+/// the source.
 class ORLOP_API MoveOperation : public Operation {
  public:
   MoveOperation() noexcept;
@@ -42,20 +47,21 @@ class ORLOP_API MoveOperation : public Operation {
   void visit_references(ReferenceVisitor& visitor) const override;
 
  protected:
+  /// Makes the result from `copy`. Runs after all checks, inside both owner scopes, with no graph.
+  virtual Tensor transfer(const Tensor& tensor, const Ref<Carrier>& destination);
   /// Copies `element_count` slots' worth of `tensor` onto `output`, which has its layout on `destination` from slot 0.
-  /// Runs after all checks, inside both owner scopes. Default: NotImplementedError.
+  /// Runs like `transfer`. Default: NotImplementedError.
   virtual void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count);
   /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its version.
   void expect_writes() noexcept { expects_writes_ = true; }
-  /// forward(tensor, destination): the transfer, without the release of the source.
-  Tensor forward_impl(std::span<const Argument> inputs) override;
-  /// A published move releases its source.
-  void after_forward(std::span<const Argument> inputs) override;
+  /// What every move needs, whatever its route: rows 1 to 12 of S403.
+  void check_move(const Tensor& tensor, const Ref<Carrier>& destination) const;
+
+  Tensor forward_impl(std::span<const Argument> inputs) final;
   void on_release_autograd_state() noexcept override;
 
  private:
-  friend ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
-  void undo(Carrier& destination, bool has_grown, std::int64_t version) const;
+  void undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept;
 
   bool expects_writes_ = false;
   // What a gradient needs: the way back, kept before the transfer, and whom to make storage like.
@@ -65,8 +71,9 @@ class ORLOP_API MoveOperation : public Operation {
 
 /// Reads and normalizes all logical values, then writes them in ascending order; holes stay untouched. The route of
 /// every unregistered pair.
-class ORLOP_API ElementwiseMoveOperation final : public MoveOperation {
+class ORLOP_API ElementwiseMoveOperation : public MoveOperation {
  public:
+  ~ElementwiseMoveOperation() override;
   [[nodiscard]] std::string implementation_name() const override { return "ElementwiseMoveOperation"; }
 
  protected:
@@ -75,6 +82,9 @@ class ORLOP_API ElementwiseMoveOperation final : public MoveOperation {
 
 /// Copies the physical span in bulk; the pinned classes say for which pair.
 class ORLOP_API SpanMoveOperation : public MoveOperation {
+ public:
+  ~SpanMoveOperation() override;
+
  protected:
   void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
 };
@@ -82,7 +92,7 @@ class ORLOP_API SpanMoveOperation : public MoveOperation {
 /// The route of a native operation class.
 template <class T>
 [[nodiscard]] MoveRoute move_route(std::string name) {
-  return {std::move(name), [] { return Ref<MoveOperation>(make_ref<T>()); }, {}};
+  return {std::move(name), [] { return Ref<MoveOperation>(make_ref<T>()); }, &typeid(T), {}};
 }
 
 /// Adds the route of an exact pair (S413). ValueError ‹already registered› where it has one, ‹protected built-ins› for
@@ -100,8 +110,16 @@ ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, Carrier
 ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
 
 namespace detail {
+/// What a carrier class says about its routes, once, at load. `exact`: a hierarchy needs both registered routes, the
+/// elementwise one is not enough. `built_in`: only the built-in routes run, nobody can add or remove one (S415).
+enum class RoutePolicy : std::uint8_t { open, exact, built_in };
+ORLOP_API bool declare_route_policy(CarrierClass carrier_class, RoutePolicy policy);
+[[nodiscard]] ORLOP_API RoutePolicy route_policy(CarrierClass carrier_class) noexcept;
+
 /// Registers the shipped routes of a carrier; called once by each, at load.
-bool declare_move_route(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+ORLOP_API bool declare_move_route(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+/// Drops every route whose class is written in Python: the interpreter is about to end.
+ORLOP_API void forget_python_routes() noexcept;
 }  // namespace detail
 
 }  // namespace orlop::inline v0

@@ -94,8 +94,6 @@ class ORLOP_API Operation : public Object {
   virtual Tensor forward_impl(std::span<const Argument> inputs) = 0;
   /// Whether a compound tensor may be an argument (the views; P42 step 2).
   [[nodiscard]] virtual bool accepts_compound() const;
-  /// Runs last in forward, not in lowered execution: effects that belong to a published result.
-  virtual void after_forward(std::span<const Argument>) {}
   /// Drops state of a subclass with the rest; called by release_autograd_state.
   virtual void on_release_autograd_state() noexcept {}
 

@@ -109,6 +109,8 @@ class ORLOP_API Carrier : public Object {
   void require_live() const;
   /// RuntimeError ‹not mutable› unless is_mutable().
   void require_mutable() const;
+  /// RuntimeError where the slots cannot be reached now, though the carrier is live: an evicted hierarchy.
+  virtual void require_reachable() const {}
 
   // --- State -------------------------------------------------------------------------------------------
   [[nodiscard]] CarrierClass carrier_class() const;

@@ -14,10 +14,23 @@ namespace {
 
 const CarrierClass evictable_class = detail::declare_shipped_class(typeid(Evictable), "Evictable", true);
 
-/// Rows 1 to 10 of S301.
-void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
+/// Rows 12 and 13 of S301: values must be able to go and to come back.
+void check_route(CarrierClass source, CarrierClass destination) {
+  const auto is_exact = [](CarrierClass carrier_class) {
+    return detail::route_policy(carrier_class) == detail::RoutePolicy::exact;
+  };
+  if ((is_exact(source) || is_exact(destination)) && !has_move_operation(source, destination))
+    raise<RuntimeError>("Evictable", "the tiers need an exact registered move operation for (", source, ", ",
+                        destination, "): none is registered");
+  static_cast<void>(dispatch_move(source, destination));
+}
+
+/// Rows 1 to 13 of S301; `smallest` slots are the least that the primary must have.
+void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary, Index smallest) {
   if (!primary) raise<TypeError>("Evictable", "primary must be a Carrier");
   if (!secondary) raise<TypeError>("Evictable", "secondary must be a Carrier");
+  if (detail::route_policy(primary->carrier_class()) == detail::RoutePolicy::built_in)
+    raise<TypeError>("Evictable", "a ", primary->carrier_class(), " is not a supported primary tier; use a CPU");
   if (primary == secondary)
     raise<ValueError>("Evictable", "primary and secondary must be distinct carriers: got one object for both");
   const auto check_state = [](const Carrier& tier, std::string_view role) {
@@ -37,6 +50,10 @@ void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
                      ", secondary ", secondary->dtype().name());
   if (!secondary->is_mutable())
     raise<RuntimeError>("Evictable", "secondary must be mutable: eviction writes to it; make it with mutable=True");
+  if (primary->size() < smallest)
+    raise<ValueError>("Evictable", "primary must hold at least one slot: it has ", primary->size());
+  check_route(primary->carrier_class(), secondary->carrier_class());
+  check_route(secondary->carrier_class(), primary->carrier_class());
 }
 
 }  // namespace
@@ -60,14 +77,12 @@ Evictable::Evictable(Ref<Carrier> primary, Ref<Carrier> secondary)
 }
 
 Ref<Evictable> Evictable::make_unsized(Ref<Carrier> primary, Ref<Carrier> secondary) {
-  check_tiers(primary, secondary);
+  check_tiers(primary, secondary, 0);
   return make_ref<Evictable>(std::move(primary), std::move(secondary));
 }
 
 Ref<Evictable> Evictable::make(Ref<Carrier> primary, Ref<Carrier> secondary) {
-  check_tiers(primary, secondary);
-  if (primary->size() < 1)
-    raise<ValueError>("Evictable", "primary must hold at least one slot: it has ", primary->size());
+  check_tiers(primary, secondary, 1);
   return make_ref<Evictable>(std::move(primary), std::move(secondary));
 }
 
@@ -93,13 +108,11 @@ void Evictable::require_promoted() const {
 
 Scalar Evictable::get_value(Index index) const {
   check_readable(index);
-  require_promoted();
   return primary()->at(index);
 }
 
 void Evictable::set_value(Index index, const Scalar& value) {
   check_writable(index);
-  require_promoted();
   const OwnerAccess access(*primary(), primary_.token);
   primary()->store(index, value);
   advance_version();
@@ -142,13 +155,26 @@ const KernelTable* Evictable::kernel_table() const noexcept { return primary()->
 
 // --- Factories --------------------------------------------------------------------------------------------------
 
-Ref<Evictable> Evictable::hierarchy_over(Ref<Carrier> primary) const {
-  const DType& dtype = primary->dtype();
+namespace {
+
+/// Gives up storage that a failed call has made, unless somebody else owns it.
+void release_unowned(const Ref<Carrier>& carrier) noexcept {
   try {
-    Ref<Carrier> secondary = this->secondary()->allocate_like(0, {.is_mutable = true, .dtype = dtype});
-    return make_unsized(primary, std::move(secondary));
+    if (carrier && !carrier->is_owned()) carrier->release();
+  } catch (...) {  // the first error is the one that counts
+  }
+}
+
+}  // namespace
+
+Ref<Evictable> Evictable::hierarchy_over(Ref<Carrier> primary) const {
+  Ref<Carrier> secondary;
+  try {
+    secondary = this->secondary()->allocate_like(0, {.is_mutable = true, .dtype = primary->dtype()});
+    return make_unsized(primary, secondary);
   } catch (...) {
-    if (!primary->is_owned()) primary->release();
+    release_unowned(primary);
+    release_unowned(secondary);
     throw;
   }
 }
@@ -165,33 +191,61 @@ Ref<Carrier> Evictable::allocate_like(Index size, const AllocateOptions& options
 
 // --- Transitions (S306) -------------------------------------------------------------------------------------------
 
-void Evictable::discard(Tier& tier) {
-  if (!tier.carrier->is_released()) {
+/// Lets one transition or release run at a time, on whatever thread: a second one is refused, not queued, so that a
+/// hook that comes back here cannot wait for itself.
+class Evictable::Exclusive {
+ public:
+  explicit Exclusive(Evictable& hierarchy) : hierarchy_(hierarchy) {
+    if (hierarchy.is_changing_.exchange(true, std::memory_order_acq_rel))
+      raise<RuntimeError>("Evictable", "another transition or the release of this hierarchy is running; wait for it");
+  }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+  ~Exclusive() { hierarchy_.is_changing_.store(false, std::memory_order_release); }
+
+ private:
+  Evictable& hierarchy_;
+};
+
+void Evictable::discard(Tier tier) {
+  std::exception_ptr error;
+  try {
     const OwnerAccess access(*tier.carrier, tier.token);
     tier.carrier->release();
+  } catch (...) {
+    error = std::current_exception();
   }
   tier.carrier->relinquish_ownership(tier.token);
-  tier = {};
+  if (error) std::rethrow_exception(error);
 }
 
 void Evictable::evict() { transfer(primary_, secondary_, true); }
 void Evictable::promote() { transfer(secondary_, primary_, false); }
+
+/// Where the values go: the tier itself where they fit, else fresh storage of its kind, claimed.
+Evictable::Tier Evictable::provide(const Tier& tier) const {
+  if (!tier.carrier->is_released() && tier.carrier->size() >= size_) return tier;
+  Ref<Carrier> fresh = tier.carrier->allocate_like(size_, {.is_mutable = true, .dtype = *dtype_});
+  if (fresh->carrier_class() != tier.carrier->carrier_class()) {
+    release_unowned(fresh);
+    raise<TypeError>("Evictable", "the tier's factory must return its own exact class ", tier.carrier->carrier_class(),
+                     ": got ", fresh->carrier_class());
+  }
+  const OwnerToken token = fresh->claim_ownership();
+  return {std::move(fresh), token};
+}
 
 void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
   if (is_owned() && !has_owner_access())
     raise<RuntimeError>("Evictable", "an owned hierarchy cannot be modified directly; use its owner");
   require_live();
   if (is_evicted_ == evicts) return;
+  const Exclusive exclusive(*this);
+  require_live();
+  if (is_evicted_ == evicts) return;
 
-  const bool reuses = !to.carrier->is_released() && to.carrier->size() >= size_;
-  Tier destination = to;
-  if (!reuses) {
-    Ref<Carrier> fresh = to.carrier->allocate_like(size_, {.is_mutable = true, .dtype = *dtype_});
-    if (fresh->carrier_class() != to.carrier->carrier_class())
-      raise<TypeError>("Evictable", "the tier's factory must return its own exact class ", to.carrier->carrier_class(),
-                       ": got ", fresh->carrier_class());
-    destination = {fresh, fresh->claim_ownership()};
-  }
+  const Tier destination = provide(to);
+  const bool is_fresh = destination.carrier != to.carrier;
   try {
     const Ref<MoveOperation> operation =
         dispatch_move(from.carrier->carrier_class(), to.carrier->carrier_class()).make();
@@ -199,22 +253,21 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
     const OwnerAccess destination_access(*destination.carrier, destination.token);
     const std::array<Argument, 2> arguments{
         Argument(Tensor::trusted(from.carrier, 0, Layout(Shape{size_}, Stride{1}))), Argument::of(destination.carrier)};
-    const Tensor result = execute_lowered_operation(*operation, arguments);
-    if (result.carrier() != destination.carrier)
-      raise<RuntimeError>("Evictable", operation->implementation_name(), " returned a Tensor on another carrier than the "
-                          "destination; the transition is not made");
-    from.carrier->release();
+    // Checks the result and releases the source, last.
+    static_cast<void>(execute_lowered_operation(*operation, arguments));
   } catch (...) {
-    if (!reuses) discard(destination);
+    try {
+      if (is_fresh) discard(destination);
+    } catch (...) {  // the first error is the one that counts
+    }
     throw;
   }
   is_evicted_ = evicts;
-  if (reuses) return;
-  std::swap(to, destination);
-  discard(destination);
+  if (is_fresh) discard(std::exchange(to, destination));
 }
 
 void Evictable::on_release() {
+  const Exclusive exclusive(*this);
   std::exception_ptr first_error;
   for (Tier* tier : {&primary_, &secondary_}) {
     try {
@@ -226,10 +279,7 @@ void Evictable::on_release() {
     }
   }
   if (first_error) std::rethrow_exception(first_error);
-  for (Tier* tier : {&primary_, &secondary_}) {
-    tier->carrier->relinquish_ownership(tier->token);
-    tier->token = 0;
-  }
+  for (Tier* tier : {&primary_, &secondary_}) tier->carrier->relinquish_ownership(std::exchange(tier->token, 0));
 }
 
 Ref<Operation> Evictable::make_operation(std::string_view operation_name) {

@@ -75,20 +75,29 @@ Tensor EvictableOperation::forward_impl(std::span<const Argument> inputs) {
   return Tensor::trusted(first.hierarchy_over(result.carrier()), result.offset(), result.layout());
 }
 
+namespace {
+
+/// The cotangent on the primary's class.
+Tensor lowered_gradient(std::string_view name, const Tensor& gradient, CarrierClass primary_class) {
+  const Evictable* hierarchy = gradient ? hierarchy_of(gradient) : nullptr;
+  if (hierarchy != nullptr && hierarchy->primary()->carrier_class() == primary_class) {
+    hierarchy->require_promoted();
+    return on_primary(gradient);
+  }
+  if (gradient && gradient.carrier_type() == primary_class) return gradient;
+  raise<TypeError>(name, "the gradient must be an Evictable Tensor over ", primary_class, ", or one on ", primary_class,
+                   ": got ", gradient ? text("one on ", gradient.carrier_type()) : "none");
+}
+
+}  // namespace
+
 Gradients EvictableOperation::backward(const Tensor& gradient) {
   const std::string& name = primary_operation_->operation_name();
   if (!was_run_) raise<RuntimeError>(name, "backward needs a forward call first");
   const std::vector<Tensor> saved = inputs();
   if (saved.empty()) raise<RuntimeError>(name, "nothing was saved for backward: run forward with gradients enabled");
   const CarrierClass primary_class = hierarchy_of(saved.front())->primary()->carrier_class();
-  Tensor lowered = gradient;
-  if (const Evictable* hierarchy = hierarchy_of(gradient)) {
-    hierarchy->require_promoted();
-    lowered = on_primary(gradient);
-  }
-  if (lowered.carrier_type() != primary_class)
-    raise<TypeError>(name, "the gradient must be an Evictable Tensor over ", primary_class, ", or one on ",
-                     primary_class, ": got one on ", lowered.carrier_type());
+  const Tensor lowered = lowered_gradient(name, gradient, primary_class);
   std::vector<Tensor> current;
   for (const Tensor& tensor : saved) {
     hierarchy_of(tensor)->require_promoted();
@@ -106,10 +115,13 @@ Gradients EvictableOperation::backward(const Tensor& gradient) {
       gradients.emplace_back();
       continue;
     }
-    const Tensor own = nested[i]->carrier()->is_owned() ? copy_to_layout(*nested[i], nested[i]->layout()) : *nested[i];
-    if (own.carrier_type() != primary_class)
+    const Tensor& entry = *nested[i];
+    if (entry.carrier_type() != primary_class)
       raise<TypeError>(name, "the primary's backward must return gradients on ", primary_class, ": got one on ",
-                       own.carrier_type());
+                       entry.carrier_type());
+    // What somebody holds already, the caller among them, stays theirs.
+    const bool is_held = entry.carrier()->is_owned() || entry.carrier() == gradient.carrier();
+    const Tensor own = is_held ? copy_to_layout(entry, entry.layout()) : entry;
     gradients.emplace_back(
         Tensor::trusted(hierarchy_of(saved[i])->hierarchy_over(own.carrier()), own.offset(), own.layout()));
   }

@@ -7,6 +7,8 @@
 // version stays.
 #pragma once
 
+#include <atomic>
+
 #include "orlop/operation/operation.hpp"
 
 namespace orlop::inline v0 {
@@ -22,6 +24,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
   [[nodiscard]] const Ref<Carrier>& secondary() const noexcept { return secondary_.carrier; }
   [[nodiscard]] bool is_evicted() const noexcept { return is_evicted_; }
   /// Moves the values to the secondary and releases the primary; nothing where they are there already (S306).
+  /// RuntimeError while another transition of this hierarchy runs.
   void evict();
   /// Moves the values back to the primary.
   void promote();
@@ -45,6 +48,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
   [[nodiscard]] Ref<Evictable> hierarchy_over(Ref<Carrier> primary) const;
   /// RuntimeError ‹released›, or ‹evicted› ‹promote›.
   void require_promoted() const;
+  void require_reachable() const override { require_promoted(); }
 
   void visit_references(ReferenceVisitor& visitor) const override;
 
@@ -64,15 +68,18 @@ class ORLOP_API Evictable final : public DependentCarrier {
   template <class T, class... Args>
   friend Ref<T> make_ref(Args&&... args);
   [[nodiscard]] static Ref<Evictable> make_unsized(Ref<Carrier> primary, Ref<Carrier> secondary);
+  class Exclusive;
   void transfer(Tier& from, Tier& to, bool evicts);
-  static void discard(Tier& tier);
+  [[nodiscard]] Tier provide(const Tier& tier) const;
+  static void discard(Tier tier);
 
   Tier primary_;
   Tier secondary_;
   const DType* dtype_;
   Index size_;
   bool is_mutable_;
-  bool is_evicted_ = false;
+  std::atomic<bool> is_evicted_ = false;
+  std::atomic<bool> is_changing_ = false;  // a transition or the release runs
 };
 
 /// The composite adapter of one dispatched operation on Evictable Tensors: lowers the operands to their primaries,

@@ -1,9 +1,10 @@
-// The two routes between CPU and FileBacked, and their entries in the registry.
-#include "orlop/carriers/file_backed/moves.hpp"
+// The routes between shipped carriers and their entries in the registry: the only file that knows two of them.
+#include "orlop/carriers/routes.hpp"
 
 #include <vector>
 
 #include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/carriers/file_backed/file_backed.hpp"
 
 namespace orlop::inline v0 {
 
@@ -19,6 +20,7 @@ namespace {
 
 CpuToFileBackedMoveOperation::~CpuToFileBackedMoveOperation() = default;
 CarrierClass CpuToFileBackedMoveOperation::source_class() const { return carrier_class<CPU>(); }
+CarrierClass CpuToFileBackedMoveOperation::destination_class() const { return carrier_class<FileBacked>(); }
 
 void CpuToFileBackedMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor&,
                                         Index element_count) {
@@ -42,6 +44,7 @@ void CpuToFileBackedMoveOperation::copy(const Tensor& tensor, Carrier& destinati
 }
 
 FileBackedToCpuMoveOperation::~FileBackedToCpuMoveOperation() = default;
+CarrierClass FileBackedToCpuMoveOperation::source_class() const { return carrier_class<FileBacked>(); }
 CarrierClass FileBackedToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
 
 }  // namespace orlop::inline v0

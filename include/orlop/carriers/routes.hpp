@@ -1,20 +1,19 @@
-// The routes between CPU and FileBacked: the physical span in one bulk transfer (S417).
+// The routes between shipped carriers that know each other: the physical span in one bulk transfer (S417).
 //
 // Protocol: as orlop/movement/move.hpp. The file's bytes are written in place, so a failed transfer may leave
 // a prefix, which the destination's version tells; a full disk before the first byte changes nothing.
 #pragma once
 
-#include "orlop/carriers/file_backed/file_backed.hpp"
 #include "orlop/movement/move.hpp"
 
 namespace orlop::inline v0 {
 
 /// Slots `offset` to `offset + span` of the CPU become slots 0 to `span` of the file.
-class ORLOP_API CpuToFileBackedMoveOperation final : public MoveOperation {
+class ORLOP_API CpuToFileBackedMoveOperation : public MoveOperation {
  public:
   ~CpuToFileBackedMoveOperation() override;
   [[nodiscard]] CarrierClass source_class() const override;
-  [[nodiscard]] CarrierClass destination_class() const override { return carrier_class<FileBacked>(); }
+  [[nodiscard]] CarrierClass destination_class() const override;
   [[nodiscard]] std::string implementation_name() const override { return "CpuToFileBackedMoveOperation"; }
 
  protected:
@@ -22,10 +21,10 @@ class ORLOP_API CpuToFileBackedMoveOperation final : public MoveOperation {
 };
 
 /// Slots `offset` to `offset + span` of the file become slots 0 to `span` of the CPU.
-class ORLOP_API FileBackedToCpuMoveOperation final : public SpanMoveOperation {
+class ORLOP_API FileBackedToCpuMoveOperation : public SpanMoveOperation {
  public:
   ~FileBackedToCpuMoveOperation() override;
-  [[nodiscard]] CarrierClass source_class() const override { return carrier_class<FileBacked>(); }
+  [[nodiscard]] CarrierClass source_class() const override;
   [[nodiscard]] CarrierClass destination_class() const override;
   [[nodiscard]] std::string implementation_name() const override { return "FileBackedToCpuMoveOperation"; }
 };

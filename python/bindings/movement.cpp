@@ -1,0 +1,205 @@
+// The Python face of moving: `move`, the registry of routes, and the trampoline behind moves written in Python.
+#include "orlop/movement/move.hpp"
+
+#include <array>
+
+#include "carrier.hpp"
+#include "operation.hpp"
+#include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/carriers/file_backed/file_backed.hpp"
+#include "orlop/carriers/routes.hpp"
+#include "tensor.hpp"
+
+namespace orlop::bindings {
+
+namespace {
+
+/// A bound class and what Python subclasses of it replace: `_forward`, `_copy`, `backward` and the two pins.
+template <class Native>
+class PythonMove final : public Native {
+ public:
+  [[nodiscard]] CarrierClass source_class() const override { return pin("source_class"); }
+  [[nodiscard]] CarrierClass destination_class() const override { return pin("destination_class"); }
+  [[nodiscard]] std::string implementation_name() const override {
+    const nb::gil_scoped_acquire lock;
+    return python_type_name(self());
+  }
+  Gradients backward(const Tensor& gradient) override {
+    const nb::gil_scoped_acquire lock;
+    return overrides("backward") ? call_python_backward(self(), gradient) : Native::backward(gradient);
+  }
+  /// What `super()._forward` and `super()._copy` reach.
+  Tensor native_transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
+    this->check_move(tensor, destination);
+    return Native::transfer(tensor, destination);
+  }
+  void native_copy(const Tensor& tensor, const Ref<Carrier>& destination, const Tensor& output) {
+    this->check_move(tensor, destination);
+    if (output.carrier() != destination || !(output.layout() == tensor.layout()))
+      raise<ValueError>(implementation_name(), "output must be the Tensor's layout on the destination: got ",
+                        output.layout());
+    Native::copy(tensor, *destination, output, tensor.layout().cosize());
+  }
+
+ protected:
+  Tensor transfer(const Tensor& tensor, const Ref<Carrier>& destination) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides("_forward")) return Native::transfer(tensor, destination);
+    const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
+    return call_python_forward(self(), arguments);
+  }
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override {
+    const nb::gil_scoped_acquire lock;
+    if (!overrides("_copy")) return Native::copy(tensor, destination, output, element_count);
+    const nb::object result = self().attr("_copy")(tensor, Ref<Carrier>(&destination), output, element_count);
+    if (!result.is_none())
+      raise<TypeError>(implementation_name(), "_copy must return None: got ", python_type_name(result));
+  }
+
+ private:
+  [[nodiscard]] nb::handle self() const { return this->python_object(); }
+  [[nodiscard]] bool overrides(const char* name) const {
+    return !nb::object(self().type().attr(name)).is(nb::object(nb::type<Native>().attr(name)));
+  }
+  [[nodiscard]] CarrierClass pin(const char* name) const {
+    const nb::gil_scoped_acquire lock;
+    const nb::object value = self().type().attr(name);
+    if (value.is_none()) return {};
+    if (const CarrierClass pinned = carrier_class_of_type(value)) return pinned;
+    raise<TypeError>(implementation_name(), name, " must be a Carrier class or None: got ", python_type_name(value));
+  }
+};
+
+/// The object behind a hook that `super()` reached.
+template <class Native>
+PythonMove<Native>& trampoline_of(MoveOperation& operation, std::string_view hook) {
+  if (auto* python = dynamic_cast<PythonMove<Native>*>(&operation)) return *python;
+  raise<TypeError>(operation.implementation_name(), hook, " is a hook for subclasses; call forward");
+}
+
+Ref<Carrier> to_destination(nb::handle value) { return Ref<Carrier>(try_native<Carrier>(value)); }
+
+template <class Native, class Base>
+void bind_move(nb::module_& module, const char* name, nb::handle source_class, nb::handle destination_class,
+               const char* doc) {
+  nb::class_<Native, Base, PythonMove<Native>> bound(module, name, counted<Native>(), nb::type_slots(operation_slots),
+                                                     doc);
+  bound.def(nb::init<>())
+      .def("_forward",
+           [](Native& self, nb::handle tensor, nb::handle destination) {
+             return trampoline_of<Native>(self, "_forward")
+                 .native_transfer(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+           },
+           "tensor"_a, "destination"_a, "Hook: makes the result, by default from `_copy`.")
+      .def("_copy",
+           [](Native& self, nb::handle tensor, nb::handle destination, nb::handle output, nb::handle) {
+             trampoline_of<Native>(self, "_copy")
+                 .native_copy(to_tensor(tensor, "move", "tensor"), to_destination(destination),
+                              to_tensor(output, "move", "output"));
+           },
+           "tensor"_a, "destination"_a, "output"_a, "element_count"_a,
+           "Hook: copies the values of `tensor` onto `output`, which lies on `destination`; returns None.")
+      .def("backward",
+           [](Native& self, nb::handle gradient) {
+             return gradients_tuple(self.MoveOperation::backward(to_tensor(gradient, "move", "gradient")));
+           },
+           "gradient"_a, "The cotangent, moved back by the route that was kept at the forward call.");
+  nb::setattr(bound, "source_class", source_class);
+  nb::setattr(bound, "destination_class", destination_class);
+}
+
+// --- The registry -------------------------------------------------------------------------------------------------
+
+/// A Python object that may outlive the interpreter and be dropped on any thread.
+std::shared_ptr<void> held(nb::handle object) {
+  return {nb::borrow(object).release().ptr(), [](void* owned) {
+            if (Py_IsInitialized() == 0) return;
+            const nb::gil_scoped_acquire lock;
+            Py_DECREF(static_cast<PyObject*>(owned));
+          }};
+}
+
+CarrierClass to_carrier_class(nb::handle value, std::string_view what, std::string_view name) {
+  if (const CarrierClass carrier_class = carrier_class_of_type(value)) return carrier_class;
+  raise<TypeError>(what, name, " must be a Carrier class: got ", python_type_name(value));
+}
+
+MoveRoute to_route(nb::handle operation_class, std::string_view what) {
+  const int is_move = PyType_Check(operation_class.ptr())
+                          ? PyObject_IsSubclass(operation_class.ptr(), nb::type<MoveOperation>().ptr())
+                          : 0;
+  if (is_move < 0) throw_python_error();
+  if (is_move == 0)
+    raise<TypeError>(what, "operation_class must be a MoveOperation class: got ",
+                     PyType_Check(operation_class.ptr()) ? nb::cast<std::string>(operation_class.attr("__name__"))
+                                                         : python_type_name(operation_class));
+  MoveRoute route;
+  route.name = nb::cast<std::string>(operation_class.attr("__name__"));
+  route.python_class = held(operation_class);
+  route.make = [python_class = route.python_class, name = route.name] {
+    const nb::gil_scoped_acquire lock;
+    const nb::object operation = nb::handle(static_cast<PyObject*>(python_class.get()))();
+    if (auto* move = try_native<MoveOperation>(operation)) return Ref<MoveOperation>(move);
+    raise<TypeError>(name, "the class must make a MoveOperation: got ", python_type_name(operation));
+  };
+  return route;
+}
+
+/// The Python class of a route; the name of a native one that Python does not know.
+nb::object operation_class_of(const MoveRoute& route) {
+  if (route.python_class != nullptr) return nb::borrow(static_cast<PyObject*>(route.python_class.get()));
+  if (route.native_class != nullptr)
+    if (PyObject* type = NB_CALL(nb_type_lookup)(NB_CTX, route.native_class)) return nb::borrow(type);
+  return nb::str(route.name.c_str(), route.name.size());
+}
+
+}  // namespace
+
+void bind_movement(nb::module_& module) {
+  bind_move<MoveOperation, Operation>(
+      module, "MoveOperation", nb::none(), nb::none(),
+      "One way to move between two carriers; subclass it with `_copy(tensor, destination, output, element_count)`.\n\n"
+      "The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` runs after\n"
+      "all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` from slot 0\n"
+      "and `element_count` its span. forward(tensor, destination) is the whole move.");
+  bind_move<ElementwiseMoveOperation, MoveOperation>(
+      module, "ElementwiseMoveOperation", nb::none(), nb::none(),
+      "Moves the logical values in ascending order; holes stay untouched. The route of every unregistered pair.");
+  bind_move<CpuToFileBackedMoveOperation, MoveOperation>(
+      module, "CpuToFileBackedMoveOperation", python_class(carrier_class<CPU>()),
+      python_class(carrier_class<FileBacked>()), "Writes the span of a CPU into a file from byte 0, in one transfer.");
+  bind_move<FileBackedToCpuMoveOperation, MoveOperation>(
+      module, "FileBackedToCpuMoveOperation", python_class(carrier_class<FileBacked>()),
+      python_class(carrier_class<CPU>()), "Reads the span of a file into a CPU from slot 0, in one transfer.");
+
+  module.def("move", [](nb::handle tensor, nb::handle destination) {
+    return move(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+  }, "tensor"_a, "destination"_a,
+             "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
+             "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to\n"
+             "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
+             "as it was (S403, S406).");
+  module.def("register_move_operation", [](nb::handle source_class, nb::handle destination_class,
+                                           nb::handle operation_class) {
+    constexpr std::string_view what = "register_move_operation";
+    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+    const CarrierClass destination = to_carrier_class(destination_class, what, "destination_class");
+    register_move_operation(source, destination, to_route(operation_class, what));
+  }, "source_class"_a, "destination_class"_a, "operation_class"_a,
+             "Makes `operation_class` the route of the exact pair; ValueError where the pair has one.");
+  module.def("unregister_move_operation", [](nb::handle source_class, nb::handle destination_class) {
+    constexpr std::string_view what = "unregister_move_operation";
+    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+    return operation_class_of(
+        unregister_move_operation(source, to_carrier_class(destination_class, what, "destination_class")));
+  }, "source_class"_a, "destination_class"_a, "Takes the route of the exact pair away and returns its class; KeyError.");
+  module.def("dispatch_move", [](nb::handle source_class, nb::handle destination_class) {
+    constexpr std::string_view what = "dispatch_move";
+    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+    return operation_class_of(
+        dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
+  }, "source_class"_a, "destination_class"_a, "The class that moves the exact pair: its entry, or the elementwise one.");
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&orlop::detail::forget_python_routes));
+}
+
+}  // namespace orlop::bindings
