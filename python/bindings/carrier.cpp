@@ -402,13 +402,7 @@ Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mu
 
 void base_scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset) {
   if (is_python(self)) return self.Carrier::scatter(Tensor(), Tensor(), Layout(), 0);
-  const std::string_view name = self.carrier_class().name();
-  self.require_live();
-  self.require_mutable();
-  const Tensor source = to_tensor(to_scatter, name, "to_scatter");
-  const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
-  if (!nb::isinstance<Layout>(mapping)) raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
-  self.scatter(source, destination, nb::cast<Layout>(mapping), to_index(offset, name, "mapping_offset"));
+  scatter(self, to_scatter, scatter_onto, mapping, offset);
 }
 
 nb::dict base_dlpack_info(Carrier& self) {
@@ -431,6 +425,16 @@ Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
 }
 
 }  // namespace
+
+void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset) {
+  const std::string_view name = self.carrier_class().name();
+  self.require_live();
+  self.require_mutable();
+  const Tensor source = to_tensor(to_scatter, name, "to_scatter");
+  const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
+  if (!nb::isinstance<Layout>(mapping)) raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
+  self.scatter(source, destination, nb::cast<Layout>(mapping), to_index(offset, name, "mapping_offset"));
+}
 
 nb::object carrier_item(Carrier& carrier, Index slot) {
   carrier.check_readable(slot);

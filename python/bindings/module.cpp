@@ -35,4 +35,6 @@ NB_MODULE(_core, module) {
   bind_friendly(module);
   bind_generic(module);
   bind_file_backed(module);
+  bind_movement(module);
+  bind_evictable(module);
 }

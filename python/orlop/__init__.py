@@ -2,6 +2,9 @@
 
 # Every public name and its home, loaded on first use (PEP 562), so that importing the package stays cheap.
 _HOMES = {
+    "orlop._core": [
+        "move",
+    ],
     "orlop.autograd": [
         "grad",
         "is_grad_enabled",
@@ -10,6 +13,8 @@ _HOMES = {
     ],
     "orlop.carriers": [
         "CPU",
+        "Evictable",
+        "EvictableOperation",
         "FileBacked",
         "Generic",
     ],
@@ -30,6 +35,12 @@ _HOMES = {
         "SymbolicBits",
         "Whole",
         "WholeExtent",
+    ],
+    "orlop.carriers.move": [
+        "CpuToFileBackedMoveOperation",
+        "ElementwiseMoveOperation",
+        "FileBackedToCpuMoveOperation",
+        "MoveOperation",
     ],
     "orlop.carriers.operation_capability": [
         "UnsupportedOperationPlan",

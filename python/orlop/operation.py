@@ -1,6 +1,13 @@
 """Operations: dispatch, lowered execution, plans, profiling, and the functions of orlop.functional."""
 
 from orlop._core import Operation, execute_lowered_operation, table_operation
+from orlop.carriers.evictable import EvictableOperation
+from orlop.carriers.move import (
+    CpuToFileBackedMoveOperation,
+    ElementwiseMoveOperation,
+    FileBackedToCpuMoveOperation,
+    MoveOperation,
+)
 from orlop.carriers.operation_policy import (
     OperationExecutionOptions,
     OperationPlan,
@@ -13,6 +20,11 @@ from orlop.profiler import Profiler, ProfilerAggregate, ProfilerEvent, profile
 
 __all__ = [
     *_functions,
+    "CpuToFileBackedMoveOperation",
+    "ElementwiseMoveOperation",
+    "EvictableOperation",
+    "FileBackedToCpuMoveOperation",
+    "MoveOperation",
     "Operation",
     "OperationExecutionOptions",
     "OperationPlan",

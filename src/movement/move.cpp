@@ -21,6 +21,7 @@ SpanMoveOperation::~SpanMoveOperation() = default;
 
 void MoveOperation::visit_references(ReferenceVisitor& visitor) const {
   Operation::visit_references(visitor);
+  visitor.visit(reverse_);
   visitor.visit(destination_);
 }
 
@@ -134,10 +135,11 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
   const Tensor& tensor = *given;
   const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
   const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
+  expects_writes_ = false;
   check_move(tensor, destination);
   Carrier& source = *tensor.carrier();
   if (is_grad_enabled() && tensor.is_differentiable()) {
-    reverse_ = dispatch_move(destination->carrier_class(), source.carrier_class());
+    reverse_ = dispatch_move(destination->carrier_class(), source.carrier_class()).make();
     destination_ = destination;
   }
 
@@ -209,7 +211,7 @@ Gradients MoveOperation::backward(const Tensor& gradient) {
   const Ref<Carrier> target = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const std::array<Argument, 2> arguments{Argument(staged), Argument::of(target)};
   Gradients gradients;
-  gradients.emplace_back(execute_lowered_operation(*reverse_->make(), arguments));
+  gradients.emplace_back(execute_lowered_operation(*reverse_, arguments));
   return gradients;
 }
 

@@ -64,8 +64,8 @@ class ORLOP_API MoveOperation : public Operation {
   void undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept;
 
   bool expects_writes_ = false;
-  // What a gradient needs: the way back, kept before the transfer, and whom to make storage like.
-  std::optional<MoveRoute> reverse_;
+  // What a gradient needs: the way back, made before the transfer, and whom to make storage like.
+  Ref<MoveOperation> reverse_;
   Ref<Carrier> destination_;
 };
 

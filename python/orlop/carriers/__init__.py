@@ -4,6 +4,8 @@ _EXPORTS = {
     "CPU": "orlop._core",
     "Carrier": "orlop.carriers.base",
     "DependentCarrier": "orlop.carriers.base",
+    "Evictable": "orlop.carriers.evictable",
+    "EvictableOperation": "orlop.carriers.evictable",
     "FileBacked": "orlop._core",
     "Generic": "orlop._core",
     "BlockScaledDType": "orlop.carriers.dtype",
