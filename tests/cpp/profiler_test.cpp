@@ -4,9 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/carriers/evictable/evictable.hpp"
+#include "orlop/operation/functional.hpp"
+#include "orlop/operation/operation.hpp"
 
 namespace orlop {
 namespace {
@@ -207,6 +213,49 @@ TEST(Profiler, PrintsAnAlignedTable) {
   EXPECT_THROW((void)profiler.table({.row_limit = -1}), ValueError);
   EXPECT_THROW((void)Profiler().table({.sort_by = "speed"}), ValueError) << "arguments come first";
   EXPECT_THROW((void)Profiler().table(), RuntimeError);
+}
+
+Tensor on(Ref<Carrier> carrier, const Shape& shape) {
+  return {std::move(carrier), 0, Layout::canonical(shape)};
+}
+
+TEST(Profiler, SeesAHierarchyAndItsPrimary) {
+  const Tensor x = on(Evictable::make(CPU::make(3), CPU::make(3)), Shape{3});
+  const auto record = [&](ProfilerOptions options) {
+    auto profiler = std::make_unique<Profiler>(std::move(options));
+    const auto scope = profiler->scope();
+    (void)relu(x);
+    return profiler;
+  };
+  const auto all = record({});
+  ASSERT_EQ(all->events().size(), 2U);
+  const ProfilerEvent& outer = all->events()[0];
+  const ProfilerEvent& inner = all->events()[1];
+  EXPECT_EQ(outer.carrier_type, carrier_class<Evictable>());
+  EXPECT_EQ(inner.carrier_type, carrier_class<CPU>());
+  EXPECT_EQ(inner.parent_id, 0);
+  EXPECT_EQ(outer.self_time_ns, outer.duration_ns - inner.duration_ns);
+  const auto filtered = record({.carriers = std::vector{carrier_class<CPU>()}});
+  ASSERT_EQ(filtered->events().size(), 1U);
+  EXPECT_EQ(filtered->events()[0].parent_id, std::nullopt);
+}
+
+TEST(Profiler, SeesRealCallsAndTheirFailures) {
+  const Tensor x = on(CPU::make(30), Shape{{2, 5}, 3});
+  Profiler profiler({.record_shapes = true});
+  {
+    const auto scope = profiler.scope();
+    (void)mul(x, Scalar(2.0));
+    const std::vector<Argument> wrong{x, Argument::of(std::string("x"))};
+    EXPECT_THROW((void)x.carrier()->dispatch_op("add")->forward(wrong), TypeError);
+    const OperationExecutionOptions options("matmul");
+    const std::vector<Argument> one{x};
+    EXPECT_THROW((void)x.carrier()->dispatch_op("relu")->forward(one, &options), ValueError);
+  }
+  ASSERT_EQ(profiler.events().size(), 2U);
+  EXPECT_EQ(profiler.events()[0].input_shapes, (InputShapes{Shape{{2, 5}, 3}, std::nullopt}));
+  EXPECT_TRUE(profiler.events()[0].succeeded);
+  EXPECT_FALSE(profiler.events()[1].succeeded);
 }
 
 }  // namespace
