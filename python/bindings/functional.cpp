@@ -10,11 +10,11 @@ namespace orlop::bindings {
 
 namespace {
 
-/// A Tensor or a real number; TypeError otherwise.
-Argument to_operand(nb::handle value, const char* name) {
+/// A Tensor or a real number; anything else is for the dispatched operation to refuse, so that a profile shows it.
+Argument to_operand(nb::handle value) {
   if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
-  raise<TypeError>(name, "an operand must be a Tensor or a real number: got ", python_type_name(value));
+  return Argument::of(PythonValue{nb::borrow(value)});
 }
 
 using BinaryFunction = Tensor (*)(Argument, Argument);
@@ -23,7 +23,7 @@ using UnaryFunction = Tensor (*)(const Tensor&);
 template <BinaryFunction function>
 void bind_binary(nb::module_& module, const char* name, const char* doc, const char* first = "lhs",
                  const char* second = "rhs") {
-  module.def(name, [name](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs, name), to_operand(rhs, name)); },
+  module.def(name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
              nb::arg(first), nb::arg(second), doc);
 }
 

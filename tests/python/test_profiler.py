@@ -157,7 +157,12 @@ def test_failures():
             CPU(1).dispatch_op("nosuch")
 
     events = recorded(fail).events()
-    assert [(event.name, event.succeeded) for event in events] == [("gap", False), ("add", True), ("add", False)]
+    assert [(event.name, event.succeeded) for event in events] == [
+        ("gap", False),
+        ("add", True),
+        ("add", False),
+        ("add", False),
+    ]
 
 
 def test_undispatched_operations_are_invisible():
