@@ -1,5 +1,7 @@
-"""What the documents show is true: links lead somewhere, the named commands exist."""
+"""What the documents show is true: links lead somewhere, README's example runs and prints what it says."""
 
+import contextlib
+import io
 import pathlib
 import re
 import subprocess
@@ -36,3 +38,13 @@ def test_dev_without_a_verb_lists_the_verbs(root):
         for word in ("demo", "test", "check", "bench", "counts", "docs")
         if f"  {word}" not in done.stderr
     ] == []
+
+
+def test_readme_example_prints_what_it_shows(root):
+    text = (root / "README.md").read_text()
+    example, expected = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", text, re.DOTALL).groups()
+    assert len([line for line in example.splitlines() if line and not line.startswith("from ")]) <= 10
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "README.md", "exec"), {})
+    assert printed.getvalue() == expected
