@@ -1,0 +1,67 @@
+"""The runner of the benchmarks: a table and a JSON file from every row, and its verdicts."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+BENCHMARKS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "harness")
+
+
+def load(name, monkeypatch):
+    monkeypatch.syspath_prepend(BENCH)
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_quick_run_writes_a_table_and_json(tmp_path):
+    command = [sys.executable, BENCH / "friendly.py", "--quick", "--only", "list", "--results", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "friendly.json").read_text())["rows"]
+    assert [row["row"] for row in rows] == ["tensor(list)", "to_list"]
+    table = (tmp_path / "friendly.md").read_text()
+    for row in rows:
+        assert row["figures"]["orlop"]["min"] > 0
+        assert row["ok"] in (True, False)
+        assert f"| Q120 | {row['row']} | 1 |" in table
+    assert table in done.stdout
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_row_measures_orlop_beside_another(name, monkeypatch):
+    rows = load(name, monkeypatch).ROWS
+    assert rows
+    for row in rows:
+        assert row.id.startswith("Q")
+        assert "orlop" in row.libraries
+        assert len(row.libraries) > 1
+
+
+def test_verdict_needs_every_mark_of_the_row(monkeypatch):
+    harness = load("harness", monkeypatch)
+
+    def verdict(mark, limit, ours=2.0):
+        row = harness.Row("Q000", "row", mark, {}, limit)
+        return harness.summarise(row, 1, {"orlop": [ours, 3.0], "numpy": [1.0]}, 0.0)["ok"]
+
+    assert verdict(2.0, None) is True
+    assert verdict(1.5, None) is False
+    assert verdict(2.0, 1.0) is False
+    assert verdict(None, 2.0) is True
+    assert verdict(None, None) is None
+
+
+def test_function_that_tells_its_time_is_taken_at_its_word(monkeypatch):
+    harness = load("harness", monkeypatch)
+    assert harness.time_once(lambda: harness.Seconds(0.01)) == pytest.approx(0.01)
+    undone = []
+    timed = harness.restored(lambda: None, lambda: undone.append(1))
+    assert 0 < harness.time_once(timed, seconds=1e-6) < 1e-3
+    assert undone
