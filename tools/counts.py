@@ -80,7 +80,8 @@ def main() -> None:
     count("functions a C++ carrier must write", required_virtuals(sources), 6)
     files = {name: naming_files(sources, name) for name in OPERATIONS}
     table = {name: [path for path in found if path.parts[0] == "src"] for name, found in files.items()}
-    typical = sorted(OPERATIONS, key=lambda name: (len(table[name]), name))[len(OPERATIONS) // 2]
+    defined = [name for name in OPERATIONS if any(path.parent.name == "definitions" for path in table[name])]
+    typical = sorted(defined, key=lambda name: (len(table[name]), name))[len(defined) // 2]
     count(f"files of a typical operation ({typical})", table[typical], 5)
     count("  and of its public function", [path for path in files[typical] if path.parts[0] != "src"], None)
     for folder in sorted(path for path in (ROOT / "src/carriers").iterdir() if path.is_dir()):
