@@ -4,9 +4,18 @@ if(NOT Python_Development.Module_FOUND)
                       "-DORLOP_PYTHON=OFF")
 endif()
 execute_process(
-  COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
-  OUTPUT_STRIP_TRAILING_WHITESPACE
-  OUTPUT_VARIABLE nanobind_ROOT)
+  COMMAND ${Python_EXECUTABLE} -c "if True:
+      import importlib.metadata as metadata
+      import nanobind
+      licenses = [file for file in metadata.files('nanobind') if file.name.startswith('LICENSE')]
+      print(nanobind.cmake_dir(), licenses[0].locate(), sep=';', end='')"
+  OUTPUT_VARIABLE found RESULT_VARIABLE failed ERROR_VARIABLE reason)
+if(failed)
+  message(FATAL_ERROR "The extension needs the PyPI package nanobind for ${Python_EXECUTABLE}: "
+                      "'pip install nanobind', or use ./dev, which does it.\n${reason}")
+endif()
+list(GET found 0 nanobind_ROOT)
+list(GET found 1 nanobind_license)
 find_package(nanobind 3.1 CONFIG REQUIRED)
 file(GLOB ORLOP_BINDINGS CONFIGURE_DEPENDS python/bindings/*.cpp)
 nanobind_add_module(_core NB_STATIC NOMINSIZE ${ORLOP_BINDINGS})
@@ -16,6 +25,7 @@ set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ORLOP_STAGE} B
                                        INSTALL_RPATH ${ORLOP_ORIGIN})
 if(SKBUILD)
   install(TARGETS _core LIBRARY DESTINATION .)
+  install(FILES ${nanobind_license} DESTINATION ${ORLOP_INSTALL_LICENSEDIR} RENAME nanobind.txt)
 endif()
 
 # The Python files are links into the source tree; links whose file is gone go as well.

@@ -96,6 +96,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel, root):
             "libscipy_openblas.so",
             "licenses/OpenBLAS.txt",
             "licenses/Orlop.txt",
+            "licenses/nanobind.txt",
         )
     }
     rest = {name for name in names - expected if ".dist-info/" not in name}
