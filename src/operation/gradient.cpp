@@ -110,7 +110,8 @@ Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Inde
   const DType& dtype = source.dtype();
   if (dtype.storage_type() == StorageType::other)
     return scatter_values_into_zeros(tensor, layout, offset, slots);
-  Ref<Carrier> carrier = source.allocate_like(slots, {.dtype = dtype});
+  const bool covers_all = layout.size() == slots && layout.is_injective();
+  Ref<Carrier> carrier = source.allocate_like(slots, {.dtype = dtype, .empty = covers_all});
   const Index span = tensor.layout().cosize();
   // In place where both sides are host memory, otherwise through host copies.
   std::vector<std::byte> source_copy, target_copy;

@@ -567,6 +567,40 @@ TEST(ViewGradients, OfARepeatedSourceAreSummedPerSlot) {
                  [](const Tensor& t) { return reshape(t, Shape{6}); });
 }
 
+// Cotangents whose memory order differs from the gradient's are copied in tiles; these end within a tile.
+TEST(ViewGradients, OfTransposedCotangents) {
+  for (const std::array<Index, 2> extents : {std::array<Index, 2>{37, 70}, {4, 130}, {131, 5}, {3, 50}}) {
+    const auto [rows, columns] = extents;
+    const Layout repeated(Shape{rows, columns, 2}, Stride{1, rows, 0});
+    check_gradient(counting(repeated),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{1, 0, 2}); });
+    check_gradient(counting(repeated),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{2, 1, 0}); });
+    check_gradient(counting(Layout(Shape{2, rows, columns}, Stride{0, 2, 3 * rows})),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{2, 0, 1}); });
+  }
+}
+
+TEST(ViewGradients, OfOtherDTypesAreCopiesOnADirectCall) {
+  for (const DType* dtype :
+       {static_cast<const DType*>(&dtypes::Int32), static_cast<const DType*>(&dtypes::Bool)}) {
+    const Tensor source(CPU::make(37 * 70, {.dtype = *dtype}), 0, Layout(Shape{37, 70, 2}, Stride{1, 37, 0}));
+    const Ref<Operation> operation = source.carrier()->dispatch_op("permute");
+    const std::array<Argument, 4> arguments{source, Scalar(1), Scalar(0), Scalar(2)};
+    const Tensor view = operation->forward(arguments);
+    operation->store_inputs(std::array{source});
+    const Layout layout = Layout::canonical(view.layout().shape());
+    const Tensor cotangent(CPU::make(layout.cosize(), {.dtype = *dtype}), 0, layout);
+    for (Index i = 0; i < cotangent.size(); ++i)
+      cotangent.set(i, dtype == &dtypes::Bool ? Scalar(i % 3 == 0) : Scalar(i));
+    const Gradients gradients = operation->backward(cotangent);
+    const Tensor& gradient = *gradients.at(0);
+    EXPECT_EQ(gradient.layout(), Layout::canonical(source.layout().shape()));
+    const Tensor back = permute(gradient, std::array<Index, 3>{1, 0, 2});
+    for (Index i = 0; i < cotangent.size(); ++i) ASSERT_EQ(back.at(i), cotangent.at(i));
+  }
+}
+
 TEST(ViewGradients, SumOverWidenedLeaves) {
   const Tensor source = tensor_of({1, 2, 3}, Layout(Shape{1, 3}, Stride{1, 1}));
   const Tensor view = broadcast_to(source, Shape{2, 3});
