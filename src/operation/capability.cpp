@@ -114,6 +114,7 @@ CapabilitySet::CapabilitySet(std::vector<Entry> entries) : entries_(sorted_entri
       raise<ValueError>("operation capabilities", "two entries for '", entry->operation,
                         "' are equal: ", operands_text(entry->operands), "; give each shape once");
     if (const std::uint32_t number = builtin_number_of(*entry)) by_number_[number] = entry.get();
+    if (std::ranges::find(outputs_, &entry->output) == outputs_.end()) outputs_.push_back(&entry->output);
   }
 }
 
@@ -143,19 +144,19 @@ const std::shared_ptr<const CapabilitySet>& CapabilitySet::of_every_plan() {
 std::shared_ptr<const CapabilitySet> CapabilitySet::where_output(
     const std::function<bool(const DType&)>& accepts) const {
   std::vector<const DType*> accepted;
-  std::vector<const DType*> refused;
-  const auto passes = [&](const Entry& entry) {
-    const DType* output = &entry->output;
-    if (std::ranges::find(accepted, output) != accepted.end()) return true;
-    if (std::ranges::find(refused, output) != refused.end()) return false;
-    const bool is_accepted = accepts(*output);
-    (is_accepted ? accepted : refused).push_back(output);
-    return is_accepted;
-  };
-  std::vector<Entry> kept;
-  kept.reserve(entries_.size());
-  std::ranges::copy_if(entries_, std::back_inserter(kept), passes);
-  return kept.size() == entries_.size() ? shared_from_this() : make(std::move(kept));
+  std::ranges::copy_if(outputs_, std::back_inserter(accepted),
+                       [&](const DType* output) { return accepts(*output); });
+  if (accepted.size() == outputs_.size()) return shared_from_this();
+  const std::lock_guard lock(filtered_mutex_);
+  std::shared_ptr<const CapabilitySet>& filtered = filtered_[accepted];
+  if (filtered == nullptr) {
+    std::vector<Entry> kept;
+    std::ranges::copy_if(entries_, std::back_inserter(kept), [&](const Entry& entry) {
+      return std::ranges::find(accepted, &entry->output) != accepted.end();
+    });
+    filtered = make(std::move(kept));
+  }
+  return filtered;
 }
 
 const OperationCapability* CapabilitySet::find_by_value(const OperationPlan& plan) const noexcept {

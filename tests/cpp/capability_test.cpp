@@ -226,6 +226,7 @@ TEST(Capability, SetsAreFilteredByOutput) {
   EXPECT_EQ(every->where_output([&](const DType&) { return ++asked > 0; }), every);
   EXPECT_EQ(asked, 3);
   const auto integers = every->where_output([](const DType& dtype) { return &dtype == &I; });
+  EXPECT_EQ(integers, every->where_output([](const DType& dtype) { return &dtype == &I; }));
   EXPECT_LT(integers->sorted().size(), every->sorted().size());
   for (const CapabilitySet::Entry& entry : integers->sorted()) EXPECT_EQ(&entry->output, &I);
   EXPECT_NE(integers->find(plan("add", {I, I})), nullptr);

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import orlop
-from orlop import CPU, DType, Generic, Layout, Shape, Stride, Tensor, functional
+from orlop import CPU, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor, functional
 from orlop.carriers.base import Carrier, DependentCarrier
 from orlop.carriers.operation_capability import (
     OperandCapability,
@@ -25,6 +25,7 @@ from orlop.carriers.operation_policy import (
     Accumulation,
     Arithmetic,
     OperandRole,
+    operation_execution_options,
     registered_operations,
     resolvable_plans,
     resolve_operation_plan,
@@ -284,10 +285,14 @@ def test_reasons():
                 error.kind = "other"
 
 
-def test_the_gate_refuses_before_anything_is_allocated():
+def placed(carrier):
+    return Tensor(carrier, 0, Layout(Shape(carrier.size()), Stride(1)))
+
+
+def test_dispatch_refuse_a_plan_before_backend_work():
     mine = fresh_class()
     register_operation_capabilities(mine, [from_plan(add_f())])
-    x = Tensor(mine([1.0, 2.0]), 0, Layout(Shape(2), Stride(1)))
+    x = placed(mine([1.0, 2.0]))
     mine.allocations = 0
     with pytest.raises(orlop.UnsupportedOperationPlan) as caught:
         functional.mul(x, x)
@@ -295,6 +300,28 @@ def test_the_gate_refuses_before_anything_is_allocated():
     assert mine.allocations == 0
     assert functional.add(x, x).carrier.values == [2.0, 4.0]
     assert mine.allocations == 1
+
+
+@pytest.mark.parametrize("category", [DType.Any, DType.Floating])
+def test_dispatch_reject_a_category_before_backend_work(category):
+    mine = fresh_class()
+    x = placed(mine([1.0, 2.0], category))
+    mine.allocations = 0
+    with pytest.raises(TypeError, match=category.name):
+        functional.relu(x)
+    assert mine.allocations == 0
+    register_operation_capabilities(mine, [])  # planning failed before the gate: nobody asked yet
+
+
+def test_dispatch_reject_options_for_another_operation():
+    x = placed(CPU(2))
+    options = operation_execution_options("reduce_sum", accumulator_dtype=D)
+    operation = x.carrier.dispatch_op("matmul")
+    with pytest.raises(ValueError, match="reduce_sum"):
+        operation.forward(x, x, options=options)
+    with pytest.raises(ValueError, match="reduce_sum"):
+        operation._execute_lowered(x, x, options=options)
+    assert operation.inputs() == ()
 
 
 def test_carrier_queries():
@@ -363,6 +390,30 @@ def test_a_dependent_class_without_the_hook():
 
     with pytest.raises(NotImplementedError):
         Bare()._finalize_dependent_capabilities()
+
+
+def test_storage_advertises_nothing():
+    storage = FileBacked(dtype=F)
+    assert storage.operation_capabilities() == capabilities_for_carrier_class(FileBacked) == ()
+    with pytest.raises(orlop.UnsupportedOperationPlan):
+        storage.require_operation_plan(add_f())
+
+
+def test_a_hierarchy_advertises_what_its_primary_does():
+    mine = fresh_class()
+    register_operation_capabilities(mine, [from_plan(relu_f())])
+    whole = Evictable(CPU(2), FileBacked(dtype=F))
+    small = Evictable(mine([1.0, 2.0]), FileBacked(dtype=F))
+    # A file holds no Bool slots.
+    stored = [entry for entry in CPU(1).operation_capabilities() if entry.output is not B]
+    assert whole.operation_capabilities() == tuple(stored)
+    assert small.operation_capabilities() == (from_plan(relu_f()),)
+    assert capabilities_for_carrier_class(Evictable) == ()
+    with pytest.raises(TypeError):
+        register_operation_capabilities(Evictable, [])
+    with pytest.raises(orlop.UnsupportedOperationPlan) as caught:
+        functional.add(placed(small), placed(small))
+    assert caught.value.carrier_class is Evictable
 
 
 def test_nothing_outlives_a_dependent_instance():

@@ -9,6 +9,8 @@ import pytest
 import orlop
 from orlop import (
     CPU,
+    Evictable,
+    FileBacked,
     Layout,
     Operation,
     Profiler,
@@ -101,6 +103,15 @@ def test_nested_events():
     assert outer.succeeded and inner.succeeded
     assert outer.thread_id == inner.thread_id == threading.get_ident()
     assert outer.input_shapes is inner.input_shapes is None
+
+
+def test_a_hierarchy_and_its_primary():
+    x = Tensor(Evictable(CPU(2), FileBacked(dtype=F)), 0, Layout(Shape(2), Stride(1)))
+    outer, inner = recorded(lambda: functional.relu(x)).events()
+    assert (outer.name, outer.carrier_type, inner.name, inner.carrier_type) == ("relu", Evictable, "relu", CPU)
+    assert inner.parent_id == 0 and outer.self_time_ns == outer.duration_ns - inner.duration_ns
+    (root,) = recorded(lambda: functional.relu(x), carriers=[CPU]).events()
+    assert root.parent_id is None
 
 
 def test_filters_take_exact_classes():

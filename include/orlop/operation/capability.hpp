@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,7 +66,8 @@ class ORLOP_API CapabilitySet : public std::enable_shared_from_this<CapabilitySe
     return number < by_number_.size() ? by_number_[number] : nullptr;
   }
   [[nodiscard]] std::span<const Entry> sorted() const noexcept { return entries_; }
-  /// The entries whose output passes `accepts`, which is asked once per dtype; this very set where all do.
+  /// The entries whose output passes `accepts`, which is asked once per dtype. Equal answers give one shared
+  /// set; this very set where all pass.
   [[nodiscard]] std::shared_ptr<const CapabilitySet> where_output(
       const std::function<bool(const DType&)>& accepts) const;
   /// The entries of one operation name, in P26 order.
@@ -91,6 +94,9 @@ class ORLOP_API CapabilitySet : public std::enable_shared_from_this<CapabilitySe
   std::vector<Entry> entries_;
   std::unordered_set<const OperationCapability*, Hash, Equal> by_value_;
   std::vector<const OperationCapability*> by_number_;  // by builtin_number() of the plan
+  std::vector<const DType*> outputs_;                  // each once
+  mutable std::mutex filtered_mutex_;
+  mutable std::map<std::vector<const DType*>, std::shared_ptr<const CapabilitySet>> filtered_;  // by outputs
 };
 
 /// Why a plan is refused (P28).
