@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "orlop/carriers/cpu/cpu.hpp"
+#include "backends.hpp"
 #include "orlop/operation/autograd.hpp"
-#include "orlop/operation/capability.hpp"
 #include "orlop/operation/functional.hpp"
 
 namespace orlop {
@@ -22,93 +21,16 @@ using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
+using testing_support::allocate;
+using testing_support::Backend;
+using testing_support::bits;
+using testing_support::dtype_of;
+using testing_support::elements;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int32_t int32_min = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t int32_max = std::numeric_limits<std::int32_t>::max();
-
-/// A carrier without kernels and without host memory: it computes with the reference kernels.
-class Slots final : public Carrier {
- public:
-  Slots(Index size, const DType& dtype)
-      : values_(static_cast<std::size_t>(size), zero(dtype)), dtype_(dtype) {}
-  [[nodiscard]] Index size() const override { return static_cast<Index>(values_.size()); }
-  [[nodiscard]] const DType& dtype() const override { return dtype_; }
-  [[nodiscard]] Scalar get_value(Index index) const override {
-    return values_[static_cast<std::size_t>(index)];
-  }
-  void set_value(Index index, const Scalar& value) override {
-    values_[static_cast<std::size_t>(index)] = value;
-  }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions&) const override {
-    Ref<Slots> result = make_ref<Slots>(static_cast<Index>(values.size()), dtype_);
-    result->values_.assign(values.begin(), values.end());
-    return result;
-  }
-  [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options) const override {
-    return make_ref<Slots>(size, options.dtype ? *options.dtype : dtype_);
-  }
-
- protected:
-  [[nodiscard]] bool intrinsic_mutable() const override { return true; }
-  [[nodiscard]] Ref<Operation> make_operation(std::string_view name) override {
-    return table_operation(name);
-  }
-
- private:
-  static Scalar zero(const DType& dtype) {
-    if (&dtype == &dtypes::Bool) return Scalar(false);
-    return &dtype == &dtypes::Int32 ? Scalar(0) : Scalar(0.0F);
-  }
-  std::vector<Scalar> values_;
-  const DType& dtype_;
-};
-
-enum class Backend { cpu, reference };
-
-Ref<Carrier> allocate(Backend backend, Index size, const DType& dtype) {
-  if (backend == Backend::cpu) return CPU::make(size, {.dtype = dtype});
-  static const bool is_declared = [] {
-    const auto every = CapabilitySet::of_every_plan()->sorted();
-    register_operation_capabilities(carrier_class<Slots>(), {every.begin(), every.end()});
-    return true;
-  }();
-  EXPECT_TRUE(is_declared);
-  return make_ref<Slots>(size, dtype);
-}
-
-template <class T>
-const DType& dtype_of() {
-  if constexpr (std::is_same_v<T, bool>)
-    return dtypes::Bool;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
-    return dtypes::Int32;
-  else
-    return dtypes::Float32;
-}
-
-template <class T>
-std::vector<T> elements(const Tensor& tensor) {
-  std::vector<T> values;
-  for (Index i = 0; i < tensor.size(); ++i) {
-    const Scalar value = tensor.at(i);
-    if constexpr (std::is_same_v<T, bool>)
-      values.push_back(value.as_bool());
-    else if constexpr (std::is_same_v<T, float>)
-      values.push_back(value.to_binary32());
-    else
-      values.push_back(static_cast<std::int32_t>(*value.as_integer()));
-  }
-  return values;
-}
-
-std::vector<std::uint32_t> bits(const std::vector<float>& values) {
-  std::vector<std::uint32_t> result;
-  for (const float value : values)
-    result.push_back(std::isnan(value) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(value));
-  return result;
-}
 
 /// Equal as bits, any NaN for a NaN.
 void expect_floats(const Tensor& tensor, const std::vector<float>& expected) {
