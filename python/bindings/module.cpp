@@ -35,6 +35,7 @@ NB_MODULE(_core, module) {
   bind_friendly(module);
   bind_generic(module);
   bind_file_backed(module);
+  bind_metal(module);
   bind_movement(module);
   bind_evictable(module);
 }

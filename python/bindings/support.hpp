@@ -114,6 +114,7 @@ void bind_cpu(nb::module_& module);
 void bind_friendly(nb::module_& module);
 void bind_generic(nb::module_& module);
 void bind_file_backed(nb::module_& module);
+void bind_metal(nb::module_& module);
 void bind_movement(nb::module_& module);
 void bind_evictable(nb::module_& module);
 

@@ -17,6 +17,7 @@ _HOMES = {
         "EvictableOperation",
         "FileBacked",
         "Generic",
+        "Metal",
     ],
     "orlop.carriers.base": [
         "Carrier",

@@ -8,6 +8,7 @@ _EXPORTS = {
     "EvictableOperation": "orlop.carriers.evictable",
     "FileBacked": "orlop._core",
     "Generic": "orlop._core",
+    "Metal": "orlop._core",
     "BlockScaledDType": "orlop.carriers.dtype",
     "CompoundDType": "orlop.carriers.dtype",
     "DType": "orlop.carriers.dtype",
