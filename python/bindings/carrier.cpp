@@ -147,6 +147,11 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
 Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype) {
   const DType& stored = prototype.factory_dtype(dtype);
   const CarrierClass kind = prototype.carrier_class();
+  if (stored.storage_type() == StorageType::other) {  // a custom kind whose values have no encoding of ours
+    std::vector<Scalar> scalars;
+    for (const nb::handle value : nb::iter(values)) scalars.push_back(to_scalar(value, kind.name(), "a value"));
+    return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
+  }
   const std::vector<std::byte> slots = pack_values(values, stored, prototype.holes_are_zero(), kind.name());
   const auto count = static_cast<Index>(slots.size()) / stored.slot_bytes();
   if (kind.is_shipped() && !kind.is_dependent()) {
@@ -373,14 +378,14 @@ Scalar to_slot_value(const Carrier& self, nb::handle value) {
 
 nb::object base_get_value(Carrier& self, nb::handle index) {
   if (is_python(self)) refuse_base_hook(self, "get_value");
-  return from_scalar(self.get_value(to_slot(self, index)));
+  return from_scalar(self.at(to_slot(self, index)));
 }
 
 void base_set_value(Carrier& self, nb::handle key, nb::handle value) {
   const Index index = to_slot(self, key);
   if (is_python(self)) return self.Carrier::set_value(index, Scalar(0));
   self.check_writable(index);
-  self.set_value(index, to_slot_value(self, value));
+  self.store(index, to_slot_value(self, value));
 }
 
 Ref<Carrier> base_new_like(Carrier& self, nb::handle values, nb::handle is_mutable, nb::handle dtype) {
@@ -445,7 +450,7 @@ nb::object carrier_item(Carrier& carrier, Index slot) {
 
 void set_carrier_item(Carrier& carrier, Index slot, nb::handle value) {
   carrier.check_writable(slot);
-  if (!is_python(carrier)) return carrier.set_value(slot, to_slot_value(carrier, value));
+  if (!is_python(carrier)) return carrier.store(slot, to_slot_value(carrier, value));
   const std::int64_t before = carrier.version();
   nb::handle(carrier.python_object()).attr("set_value")(slot, value);
   if (carrier.version() == before) carrier.increment_version();
