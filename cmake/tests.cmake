@@ -18,3 +18,11 @@ target_link_libraries(digits PRIVATE orlop)
 target_compile_options(digits PRIVATE ${ORLOP_WARNINGS})
 add_test(NAME examples.digits COMMAND digits ${ORLOP_DIGITS} 2)
 set_tests_properties(examples.digits PROPERTIES REQUIRED_FILES ${ORLOP_DIGITS})
+
+# Carriers written outside the library, for the conformance suite; beside the package, so that one path finds both.
+if(ORLOP_PYTHON)
+  nanobind_add_module(orlop_conformance NB_STATIC NOMINSIZE tests/conformance/extension/native_carriers.cpp)
+  target_link_libraries(orlop_conformance PRIVATE orlop)
+  target_compile_options(orlop_conformance PRIVATE -Wall -Wextra -Wconversion -Wno-pedantic)
+  set_target_properties(orlop_conformance PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+endif()

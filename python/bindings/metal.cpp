@@ -18,10 +18,11 @@ Ref<Metal> make_metal(const nb::args& args, const nb::kwargs& kwargs) {
 }  // namespace
 
 void bind_metal(nb::module_& module) {
-  nb::class_<Metal, Carrier> metal(module, "Metal", counted<Metal>(), nb::type_slots(collector_slots), nb::is_final(),
-                                   "Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
-                                   "Typed accelerator storage of `size` slots. This build has no Metal runtime: once the\n"
-                                   "arguments are checked, construction is a RuntimeError that says what is needed.");
+  nb::class_<Metal, Carrier> metal(
+      module, "Metal", counted<Metal>(), nb::type_slots(collector_slots), nb::is_final(),
+      "Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
+      "Typed accelerator storage of `size` slots. This build has no Metal runtime: once the\n"
+      "arguments are checked, construction is a RuntimeError that says what is needed.");
   metal.def(nb::new_(&make_metal));
   reject_subclasses(metal, "Metal");
 }
