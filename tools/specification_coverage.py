@@ -20,7 +20,6 @@ PLANNED = {
         "test_storage_query_support_independently_of_current_storage",
         "test_storage_fail_metal_scatter_atomically",
         "test_storage_allocate_initialized_metal_storage",
-        "test_storage_refuse_unavailable_metal_construction",
         "test_dispatch_dispatch_every_registered_metal_name",
     ],
     "block storage": [
