@@ -2,6 +2,7 @@
 #include "support.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <unordered_set>
 #include <vector>
 
@@ -43,13 +44,22 @@ class Traversal final : public ReferenceVisitor {
   std::vector<const Object*> stack_;
 };
 
+// The place of the instance's __dict__, or null. A positive offset is nanobind's: a dict that a Python class adds has
+// none, and Python's own slots see to it.
+PyObject** instance_dict(PyObject* self) {
+  const Py_ssize_t offset = Py_TYPE(self)->tp_dictoffset;
+  return offset > 0 ? reinterpret_cast<PyObject**>(reinterpret_cast<std::byte*>(self) + offset) : nullptr;
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {  // Py_VISIT wants these two names
   Py_VISIT(Py_TYPE(self));
+  if (PyObject** dict = instance_dict(self)) Py_VISIT(*dict);
   if (!nb::inst_ready(self)) return 0;
   return Traversal(visit, arg).run(nb::inst_ptr<Object>(self));
 }
 
 int clear(PyObject* self) {
+  if (PyObject** dict = instance_dict(self)) Py_CLEAR(*dict);
   if (nb::inst_ready(self)) nb::inst_ptr<Object>(self)->drop_references();
   return 0;
 }
