@@ -100,7 +100,16 @@ def use_python_carrier():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc to count pages and descriptors")
-@pytest.mark.parametrize("use", [use_cpu, use_generic, use_file_backed, use_evictable, use_python_carrier])
+@pytest.mark.parametrize(
+    "use",
+    [
+        use_cpu,
+        use_generic,
+        use_python_carrier,
+        pytest.param(use_file_backed, marks=pytest.mark.slow),
+        pytest.param(use_evictable, marks=pytest.mark.slow),
+    ],
+)
 def test_ten_thousand_carriers_leave_nothing_behind(use):
     for _ in range(500):
         use()
