@@ -301,7 +301,7 @@ def test_unknown_names_are_not_implemented(kind):
             tensor(kind, [1.0]).carrier.dispatch_op(name)
 
 
-def test_dispatch_refuse_a_plan_before_backend_work():
+def test_the_gate_judges_name_and_dtypes():
     class Adder(Store):
         def _dispatch_op(self, name):
             return table_operation(name)
@@ -318,7 +318,7 @@ def test_dispatch_refuse_a_plan_before_backend_work():
     assert values(x.carrier.dispatch_op("add").forward(x, x)) == [2.0, 4.0] and Adder.allocations == 1
 
 
-def test_dispatch_reject_a_category_before_backend_work():
+def test_planning_refuses_categories_of_every_operation():
     class Opaque(Store):
         def _dispatch_op(self, name):
             return table_operation(name)
@@ -351,7 +351,7 @@ class TracedStore(Store):
         return Traced()
 
 
-def test_dispatch_reject_options_for_another_operation():
+def test_options_of_another_operation_are_refused_lowered_or_not():
     options = operation_execution_options("reduce_sum", accumulator_dtype=DType.Float64)
     x = flat(TracedStore([1.0]))
     operation = x.carrier.dispatch_op("matmul")
