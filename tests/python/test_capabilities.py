@@ -392,7 +392,7 @@ def test_a_dependent_class_without_the_hook():
         Bare()._finalize_dependent_capabilities()
 
 
-def test_storage_advertises_nothing():
+def test_carriers_that_only_store_advertise_nothing():
     storage = FileBacked(dtype=F)
     assert storage.operation_capabilities() == capabilities_for_carrier_class(FileBacked) == ()
     with pytest.raises(orlop.UnsupportedOperationPlan):
