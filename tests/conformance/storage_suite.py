@@ -165,6 +165,36 @@ class StorageSuite:
             carrier[0] = -0.0
             assert math.copysign(1, carrier[0]) == -1
 
+    def test_caller_code_may_release_the_carrier_in_between(self, dtype):
+        class Releasing:
+            def __init__(self, carrier):
+                self.carrier = carrier
+
+            def __index__(self):
+                self.carrier.release()
+                return 0
+
+        for access in (
+            lambda carrier: carrier[Releasing(carrier)],
+            lambda carrier: carrier.get_value(Releasing(carrier)),
+            lambda carrier: carrier.__setitem__(Releasing(carrier), STORED[dtype][0]),
+            lambda carrier: carrier.set_value(Releasing(carrier), STORED[dtype][0]),
+        ):
+            carrier = self.make(dtype)
+            version = carrier.version
+            with pytest.raises(RuntimeError):
+                access(carrier)
+            assert carrier.is_released() and carrier.version == version
+        if dtype is INT:
+            carrier = self.make(dtype)
+            with pytest.raises(RuntimeError):
+                carrier[0] = Releasing(carrier)
+            carrier = self.make(dtype)
+            with pytest.raises(RuntimeError):
+                carrier.set_value(0, Releasing(carrier))
+        carrier = self.make(dtype)
+        assert values(carrier.allocate_like(Releasing(carrier))) == [] and carrier.is_released()
+
     def test_a_refused_value_changes_nothing(self, dtype):
         carrier = self.make(dtype)
         before = state(carrier)
