@@ -52,6 +52,13 @@ class NestedValues {
 
  private:
   static bool is_level(nb::handle value) { return PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()); }
+  // The entries of the list itself, whatever a subclass says of them.
+  static Py_ssize_t length(nb::handle level) {
+    return PyList_Check(level.ptr()) ? PyList_GET_SIZE(level.ptr()) : PyTuple_GET_SIZE(level.ptr());
+  }
+  static nb::handle entry(nb::handle level, Py_ssize_t i) {
+    return PyList_Check(level.ptr()) ? PyList_GET_ITEM(level.ptr(), i) : PyTuple_GET_ITEM(level.ptr(), i);
+  }
   static Index checked_size(Index size, Index extent) {
     Index result = 0;
     if (__builtin_mul_overflow(size, extent, &result)) raise<OverflowError>("friendly", "too many values");
@@ -59,21 +66,21 @@ class NestedValues {
   }
   /// Follows the first entries down to the extents.
   void measure(nb::handle values) {
-    if (!is_level(values) || PySequence_Size(values.ptr()) == 0)
+    if (!is_level(values) || length(values) == 0)
       raise<ValueError>("friendly", "values must be a non-empty list or tuple, or a native float32, int32 or bool "
                         "buffer: got ", python_type_name(values));
     for (nb::handle level = values; is_level(level);) {
-      const Py_ssize_t extent = PySequence_Size(level.ptr());
+      const Py_ssize_t extent = length(level);
       if (extent == 0) raise<ValueError>("friendly", "values must not have empty levels");
       if (extents_.size() == max_nesting)
         raise<ValueError>("friendly", "values are nested too deep: more than ", max_nesting, " levels");
       extents_.push_back(extent);
-      level = PyList_Check(level.ptr()) ? PyList_GET_ITEM(level.ptr(), 0) : PyTuple_GET_ITEM(level.ptr(), 0);
+      level = entry(level, 0);
     }
   }
   void read(nb::handle values, std::size_t depth) {
     const bool is_inner = depth < extents_.size();
-    if (is_level(values) != is_inner || (is_inner && PySequence_Size(values.ptr()) != extents_[depth]))
+    if (is_level(values) != is_inner || (is_inner && length(values) != extents_[depth]))
       raise<ValueError>("friendly", "values must be rectangular: a level or a length differs at depth ", depth);
     if (!is_inner) {
       const std::vector<std::byte> slot = pack_values(nb::make_tuple(values), dtype_, false, "friendly");
@@ -82,11 +89,9 @@ class NestedValues {
       return;
     }
     if (depth + 1 == extents_.size()) {
-      for (Py_ssize_t i = 0; i < extents_[depth]; ++i) {
-        const nb::object entry = nb::steal(PySequence_GetItem(values.ptr(), i));
-        if (!entry.is_valid()) throw_python_error();
-        if (is_level(entry)) raise<ValueError>("friendly", "values must be rectangular: a level differs at depth ", depth + 1);
-      }
+      for (Py_ssize_t i = 0; i < extents_[depth]; ++i)
+        if (is_level(entry(values, i)))
+          raise<ValueError>("friendly", "values must be rectangular: a level differs at depth ", depth + 1);
       const std::vector<std::byte> row = pack_values(values, dtype_, false, "friendly");
       if (static_cast<Index>(row.size()) != extents_[depth] * dtype_.slot_bytes())
         raise<ValueError>("friendly", "values must be rectangular: a length changed while it was read");
@@ -95,9 +100,8 @@ class NestedValues {
       return;
     }
     for (Py_ssize_t i = 0; i < extents_[depth]; ++i) {
-      const nb::object entry = nb::steal(PySequence_GetItem(values.ptr(), i));
-      if (!entry.is_valid()) throw_python_error();
-      read(entry, depth + 1);
+      if (i >= length(values)) raise<ValueError>("friendly", "values must be rectangular: a length changed while it was read");
+      read(nb::borrow(entry(values, i)), depth + 1);
     }
   }
 

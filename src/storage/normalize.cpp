@@ -53,14 +53,14 @@ Scalar normalize(const DType& dtype, const Scalar& value) {
 }
 
 void encode_slot(const DType& dtype, const Scalar& value, void* slot) {
+  if (dtype.storage_type() == StorageType::float32) return put(slot, value.to_binary32());  // one rounding is all
   const Scalar stored = normalize(dtype, value);
   switch (dtype.storage_type()) {
-    case StorageType::float32:
-      return put(slot, stored.to_binary32());
     case StorageType::int32:
       return put(slot, static_cast<std::int32_t>(*stored.as_integer()));
     case StorageType::bool8:
       return put(slot, static_cast<std::uint8_t>(stored.as_bool() ? 1 : 0));
+    case StorageType::float32:
     case StorageType::other:
       break;
   }
