@@ -71,15 +71,14 @@ class Row(NamedTuple):
 
 
 def time_once(function: Callable[[], object], seconds: float = 0.02) -> float:
-    """Seconds per call, over as many calls as fill `seconds`, after one that counts only where it tells its time."""
-    told = function()
-    if isinstance(told, Seconds):
-        calls = 1
+    """Seconds per call, over as many calls as fill `seconds`, after one that does not count."""
+    calls = 1
+    if isinstance(function(), Seconds):
+        told = function()
         while told < seconds:
             told += function()
             calls += 1
         return told / calls
-    calls = 1
     while True:
         start = time.perf_counter()
         for _ in range(calls):
