@@ -67,10 +67,23 @@ void bind_functional(nb::module_& module) {
     return matmul(left, right, {.accumulator_dtype = to_dtype(accumulator_dtype, "accumulator")});
   }, "lhs"_a, "rhs"_a, nb::kw_only(), "accumulator_dtype"_a = nb::none(),
              "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
-  module.def("gather", [](nb::handle tensor, nb::handle indices, nb::handle axis) {
-    return gather(to_tensor(tensor, "gather", "tensor"), to_tensor(indices, "gather", "indices"),
-                  to_index(axis, "gather", "axis"));
-  }, "tensor"_a, "indices"_a, "axis"_a, "The entries of a mode at Int32 indices.");
+  module.def(
+      "gather",
+      [](nb::handle tensor, nb::handle indices, nb::handle axis) {
+        return gather(to_tensor(tensor, "gather", "tensor"), to_tensor(indices, "gather", "indices"),
+                      to_index<ValueError>(axis, "gather", "axis"));
+      },
+      "tensor"_a, "indices"_a, "axis"_a,
+      "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).");
+  module.def(
+      "scatter_add",
+      [](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
+        return scatter_add(to_tensor(base, "scatter_add", "base"), to_tensor(indices, "scatter_add", "indices"),
+                           to_tensor(updates, "scatter_add", "updates"),
+                           to_index<ValueError>(axis, "scatter_add", "axis"));
+      },
+      "base"_a, "indices"_a, "updates"_a, "axis"_a,
+      "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");
 }
 
 }  // namespace orlop::bindings

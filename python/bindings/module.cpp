@@ -31,6 +31,7 @@ NB_MODULE(_core, module) {
   bind_tensor(module);
   bind_functional(module);
   bind_views(module);
+  bind_einops(module);
   bind_cpu(module);
   bind_friendly(module);
   bind_generic(module);

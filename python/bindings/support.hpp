@@ -110,6 +110,7 @@ void bind_profiler(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_functional(nb::module_& module);
 void bind_views(nb::module_& module);
+void bind_einops(nb::module_& module);
 void bind_cpu(nb::module_& module);
 void bind_friendly(nb::module_& module);
 void bind_generic(nb::module_& module);

@@ -1,7 +1,10 @@
 // The view functions of orlop.functional.
 #include "orlop/operation/views.hpp"
 
+#include "einops.hpp"
 #include "layout.hpp"
+#include "orlop/operation/command.hpp"
+#include "orlop/operation/functional.hpp"
 #include "tensor.hpp"
 
 namespace orlop::bindings {
@@ -33,6 +36,12 @@ Tree to_rearrange_tree(nb::handle value, const char* name) {
 }
 
 Tensor bound_rearrange(nb::handle tensor, nb::handle output, nb::handle selection) {
+  if (PyUnicode_Check(output.ptr())) {
+    if (!selection.is_none()) raise<TypeError>("rearrange", "a command says its selection itself: got both");
+    const std::string command = to_command(output, "output");
+    static_cast<void>(parse_rearrange(command));  // its errors come before the operand's
+    return rearrange(to_tensor(tensor, "rearrange", "tensor"), command);
+  }
   const Tensor source = to_tensor(tensor, "rearrange", "tensor");
   const Tree tree = to_rearrange_tree(output, "output");
   if (selection.is_none()) return rearrange(source, tree);
@@ -109,9 +118,9 @@ void bind_views(nb::module_& module) {
       },
       "tensor"_a, "dim"_a,
       "A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).");
-  module.def("rearrange", &bound_rearrange, "tensor"_a, "output"_a, "selection"_a = nb::none(),
+  module.def("rearrange", &bound_rearrange, "tensor"_a.none(), "output"_a.none(), "selection"_a = nb::none(),
              "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "
-             "(M312).");
+             "(M312). A command\nis taken too: `rearrange(t, \"b (h w) -> h w b\")` (M708).");
 }
 
 }  // namespace orlop::bindings

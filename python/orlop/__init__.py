@@ -51,10 +51,13 @@ _HOMES = {
     ],
     "orlop.functional": [
         "add",
+        "argmax",
+        "argmin",
         "as_strided",
         "broadcast_in_dim",
         "broadcast_to",
         "div",
+        "einsum",
         "elementwise_mul",
         "eq",
         "exp",
@@ -72,8 +75,12 @@ _HOMES = {
         "permute",
         "pow",
         "rearrange",
+        "reduce_max",
+        "reduce_min",
+        "reduce_sum",
         "relu",
         "reshape",
+        "scatter_add",
         "select",
         "sigmoid",
         "squeeze",
@@ -108,7 +115,7 @@ _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
 _SUBMODULES = frozenset(
-    {"autograd", "carriers", "core", "friendly", "functional", "layout", "operation", "profiler"}
+    {"autograd", "carriers", "core", "einops", "friendly", "functional", "layout", "operation", "profiler"}
 )
 
 __all__ = sorted(_EXPORTS)

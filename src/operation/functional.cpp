@@ -75,6 +75,10 @@ Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {
   return apply("gather", tensor, indices, Scalar(axis));
 }
 
+Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {
+  return apply("scatter_add", base, indices, updates, Scalar(axis));
+}
+
 Tensor rearrange(const Tensor& tensor, std::string_view description) {
   const RearrangeSpec& spec = parse_rearrange(description);
   return rearrange(tensor, spec.output, spec.selection);

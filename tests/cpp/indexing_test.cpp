@@ -14,11 +14,6 @@ using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {
-  const std::vector<Argument> arguments{base, indices, updates, Scalar(axis)};
-  return apply_operation("scatter_add", arguments);
-}
-
 using Integers = std::vector<std::int32_t>;
 
 TEST(Gather, ReadsAlongTheAxis) {

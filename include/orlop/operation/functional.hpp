@@ -45,7 +45,10 @@ ORLOP_API Tensor sigmoid(const Tensor& tensor);
 ORLOP_API Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false);
 /// y[i, j] = Σ_k lhs[i, k] · rhs[j, k] over the second modes of both (P66).
 ORLOP_API Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options = {});
+/// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its place.
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);
+/// A copy of `base` to which `updates`, of the shape that gather gives, are added at the indices, in ordinal order.
+ORLOP_API Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis);
 
 // With a command (operation/command.hpp): its errors come before those of operands (M707).
 

@@ -1,0 +1,167 @@
+"""Commands that name dimensions: the grammar, what it compiles to, and the functions that take one (M701-M708).
+
+>>> from orlop import CPU, Layout, Shape, Stride, Tensor
+>>> tensor = Tensor(CPU(6), 0, Layout(Shape(2, 3), Stride(1, 2)))
+>>> rearrange(tensor, "row column -> column row").layout
+Layout( Shape<(3, 2)>, Stride<(2, 1)>)
+>>> parse_reduce("m (p q) n -> m p").reduced
+Tree(Node.id(2), Node.id(3))
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from orlop._core import _einops as _native
+from orlop._core import einsum
+from orlop.layout import Tree
+
+__all__ = [
+    "EinsumSpec",
+    "LayoutReference",
+    "RearrangeSpec",
+    "ReduceSpec",
+    "Token",
+    "TokenKind",
+    "einsum",
+    "lex",
+    "parse_einsum",
+    "parse_layout_ref",
+    "parse_rearrange",
+    "parse_reduce",
+    "rearrange",
+    "reduce",
+]
+
+rearrange = _native.rearrange
+reduce = _native.reduce
+
+SymbolIds = tuple[tuple[str, int], ...]
+
+
+class TokenKind(Enum):
+    """What a word of a command is."""
+
+    left_paren = "left_paren"
+    right_paren = "right_paren"
+    arrow = "arrow"
+    comma = "comma"
+    one = "one"
+    symbol = "symbol"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of a command: ``value`` is its text, at the characters from ``start`` up to ``end``."""
+
+    kind: TokenKind
+    value: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReference:
+    """How a command names the modes of a layout: a leaf of ``tree`` for each symbol and each ``1``.
+
+    ``symbol_ids`` are the pairs of a symbol and the number of its leaf.
+    """
+
+    tree: Tree
+    symbol_ids: SymbolIds
+
+
+@dataclass(frozen=True, slots=True)
+class RearrangeSpec:
+    """``Layout.rearrange(layout, output, selection)``."""
+
+    selection: Tree
+    output: Tree
+    symbol_ids: SymbolIds
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceSpec:
+    """``Layout.rearrange(layout, rearrange_output, selection)`` has the modes (kept, reduced)."""
+
+    selection: Tree
+    output: Tree
+    reduced: Tree
+    rearrange_output: Tree
+    symbol_ids: SymbolIds
+
+
+@dataclass(frozen=True, slots=True)
+class EinsumSpec:
+    """A contraction: batch symbols are in both operands and kept, contraction symbols in both and summed (M705).
+
+    Without a batch it is a matmul of two rearrangements, whose result ``output`` rearranges. With one it is a product
+    over the union of all symbols.
+    """
+
+    lhs_selection: Tree
+    rhs_selection: Tree
+    lhs_rearrange_output: Tree
+    rhs_rearrange_output: Tree
+    matmul_output_selection: Tree
+    output: Tree
+    lhs_symbol_ids: SymbolIds
+    rhs_symbol_ids: SymbolIds
+    common_symbols: tuple[str, ...]
+    union_symbols: tuple[str, ...]
+    contraction_symbols: tuple[str, ...]
+    batch_symbols: tuple[str, ...]
+    lhs_union_output: Tree
+    rhs_union_output: Tree
+    union_selection: Tree
+    general_output: Tree
+
+
+def lex(command: str) -> list[Token]:
+    """The words of a command. TypeError for another type; ValueError that names the offset of what is no word (M702).
+
+    >>> [token.value for token in lex("a (b 1) -> b")]
+    ['a', '(', 'b', '1', ')', '->', 'b']
+    """
+    return [Token(TokenKind(kind), *rest) for kind, *rest in _native.lex(command)]
+
+
+def parse_layout_ref(tokens: Iterable[Token]) -> LayoutReference:
+    """One side of a command, read as an input. TypeError for anything but Tokens; ValueError (M702)."""
+    fields = []
+    for token in tokens:
+        if not isinstance(token, Token):
+            raise TypeError(f"[parse_layout_ref] every token must be a Token: got {type(token).__name__}")
+        if not isinstance(token.kind, TokenKind):
+            raise TypeError(f"[Token] kind must be a TokenKind: got {type(token.kind).__name__}")
+        fields.append((token.kind.value, token.value, token.start, token.end))
+    return LayoutReference(*_native.layout_reference_fields(fields))
+
+
+_rearrangements: dict[str, RearrangeSpec] = {}
+_reductions: dict[str, ReduceSpec] = {}
+_contractions: dict[str, EinsumSpec] = {}
+
+
+def _compiled(remembered, record, fields, command):
+    # A command that compiled once gives the same record for good, whichever thread was first (M706).
+    key = str.__str__(command) if isinstance(command, str) else None
+    spec = remembered.get(key)
+    if spec is None:
+        spec = remembered.setdefault(key, record(*fields(command)))
+    return spec
+
+
+def parse_rearrange(command: str) -> RearrangeSpec:
+    """Compiles a rearrangement: ``"b (h w) -> h w b"``. TypeError; ValueError (M702)."""
+    return _compiled(_rearrangements, RearrangeSpec, _native.rearrange_fields, command)
+
+
+def parse_reduce(command: str) -> ReduceSpec:
+    """Compiles a reduction, which omits dimensions: ``"row column -> row"``. TypeError; ValueError (M702)."""
+    return _compiled(_reductions, ReduceSpec, _native.reduce_fields, command)
+
+
+def parse_einsum(command: str) -> EinsumSpec:
+    """Compiles a contraction: ``"i k, j k -> i j"``. TypeError; ValueError (M702)."""
+    return _compiled(_contractions, EinsumSpec, _native.einsum_fields, command)
