@@ -19,7 +19,7 @@ import weakref
 
 import pytest
 
-from orlop import DType, Layout, Operation, Shape, Stride, Tensor
+from orlop import CPU, DType, Layout, Operation, Shape, Stride, Tensor, move
 from orlop.carriers.dtype import storage_zero
 
 FLOAT, INT, BOOL = DType.Float32, DType.Int32, DType.Bool
@@ -533,6 +533,47 @@ class StorageSuite:
         del carrier
         gc.collect()
         assert values(made) == STORED[dtype] and values(allocated) == [storage_zero(dtype)]
+
+    # --- Moves ------------------------------------------------------------------------------------------------------------
+
+    def test_values_move_out_and_in(self, dtype):
+        carrier, cpu = self.make(dtype), CPU(3, dtype=dtype)
+        outside = move(whole(carrier), cpu)
+        assert outside.carrier is cpu and values(cpu) == STORED[dtype] and cpu.version == 1 and carrier.is_released()
+        destination = carrier.allocate_like(3)
+        version = destination.version
+        inside = move(outside, destination)
+        assert inside.carrier is destination and values(destination) == STORED[dtype] and cpu.is_released()
+        assert not destination.is_owned()
+        if self.record.closed:
+            assert destination.version == version + 1
+        else:  # where the hook counts its own writes, the move adds none
+            assert destination.version > version
+
+    def test_an_empty_carrier_grows_where_it_can(self, dtype):
+        source, destination = CPU(0, dtype=dtype).new_like(STORED[dtype]), self.make(dtype).allocate_like(0)
+        if self.record.growable:
+            assert values(move(whole(source), destination).carrier) == STORED[dtype] and destination.size() == 3
+            return
+        with pytest.raises(ValueError, match="too small"):
+            move(whole(source), destination)
+        assert values(source) == STORED[dtype] and destination.size() == 0 and destination.version == 0
+
+    def test_a_refused_move_changes_nothing(self, dtype):
+        source, immutable, owned = CPU(3, dtype=dtype), self.make(dtype, mutable=False), self.make(dtype)
+        token = owned._claim_ownership()
+        before = [state(one) for one in (source, immutable, owned)]
+        for call in (
+            lambda: move(whole(source), immutable),
+            lambda: move(whole(source), owned),
+            lambda: move(whole(owned), source),
+        ):
+            with pytest.raises(RuntimeError):
+                call()
+        with pytest.raises(ValueError):
+            move(whole(immutable), immutable)
+        assert [state(one) for one in (source, immutable, owned)] == before
+        owned._relinquish_ownership(token)
 
     # --- Growth, dispatch, identity ----------------------------------------------------------------------------------------
 
