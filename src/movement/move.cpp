@@ -10,6 +10,7 @@
 #include "operation/strided_copy.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/operation/grad_mode.hpp"
+#include "orlop/operation/profiler.hpp"
 #include "orlop/storage/normalize.hpp"
 
 namespace orlop::inline v0 {
@@ -118,6 +119,7 @@ void MoveOperation::check_move(const Tensor& tensor, const Ref<Carrier>& destina
 Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
   const Index span = tensor.layout().cosize();
   if (must_grow(*destination, span)) destination->allocate(span);
+  check_room(tensor, *destination);  // an author's growth is believed only when it is there
   const Tensor output = Tensor::trusted(destination, 0, tensor.layout());
   copy(tensor, *destination, output, span);
   return output;
@@ -145,6 +147,24 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
 
   const MoveClaim source_claim(tensor.carrier());
   const MoveClaim destination_claim(destination);
+  if (!is_profiled_) return run(tensor, destination);
+  const auto describe = [&](std::string name) {
+    return detail::ProfiledCall{std::move(name), source.carrier_class(),
+                                ImplementationType(*this, implementation_name())};
+  };
+  const auto shapes = [&] { return InputShapes{tensor.layout().shape()}; };
+  detail::DetachedSpan submit({}, [&] { return describe("move.submit"); }, shapes);
+  const std::optional<std::int64_t> submit_id = submit.id();
+  submit.close(true);
+  detail::DetachedSpan complete(submit_id, [&] { return describe("move.complete"); }, shapes);
+  const Tensor result = run(tensor, destination);
+  complete.close(true);
+  return result;
+}
+
+/// The transfer with both carriers claimed: validated, published, and the source released (S406).
+Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination) {
+  Carrier& source = *tensor.carrier();
   const std::int64_t source_version = source.version();
   const std::int64_t destination_version = destination->version();
   const bool grows = must_grow(*destination, tensor.layout().cosize());
@@ -171,10 +191,8 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
 void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept {
   try {
     if (destination.is_released()) return;
-    if (has_grown)
-      destination.deallocate();
-    else if (expects_writes_ && destination.version() == version)
-      destination.increment_version();
+    if (has_grown) destination.deallocate();
+    if (destination.size() != 0 && expects_writes_ && destination.version() == version) destination.increment_version();
   } catch (...) {  // the first error is the one that counts
   }
 }
@@ -183,6 +201,7 @@ Tensor move(const Tensor& tensor, const Ref<Carrier>& destination) {
   if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
   check_participants(tensor, destination);
   const Ref<MoveOperation> operation = dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
+  operation->is_profiled_ = true;
   const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
   return operation->forward(arguments);
 }
@@ -207,7 +226,8 @@ Gradients MoveOperation::backward(const Tensor& gradient) {
     raise<RuntimeError>(name, "no reverse route was kept at the forward call; move with gradients enabled");
   const NoGrad no_grad;
   const Layout layout = gradient_layout(tensor.layout());
-  const Tensor staged = copy_to_layout(copy_to_carrier(gradient, *destination_), layout);
+  Tensor staged = copy_to_carrier(gradient, *destination_);
+  if (!(staged.layout() == layout)) staged = copy_to_layout(staged, layout);
   const Ref<Carrier> target = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const std::array<Argument, 2> arguments{Argument(staged), Argument::of(target)};
   Gradients gradients;

@@ -104,6 +104,22 @@ class detail::ProfilerSession {
     return open_.size() - 1;
   }
 
+  std::optional<std::int64_t> open_detached(std::optional<std::int64_t> parent, ProfiledCall call,
+                                            std::optional<InputShapes> shapes) {
+    if (!is_selected(call.carrier_type)) return std::nullopt;
+    const auto id = static_cast<std::int64_t>(events_.size());
+    events_.push_back({id, parent, std::move(call.name), call.carrier_type, std::move(call.implementation_type),
+                       std::move(shapes), now_ns(), 0, 0, thread_, false});
+    return id;
+  }
+
+  void close_detached(std::int64_t id, bool succeeded) noexcept {
+    if (phase() != Phase::active) return;
+    ProfilerEvent& event = events_[static_cast<std::size_t>(id)];
+    event.duration_ns = event.self_time_ns = now_ns() - event.start_time_ns;
+    event.succeeded = succeeded;
+  }
+
   void close(std::size_t place, bool succeeded) noexcept {
     if (phase() != Phase::active || place >= open_.size()) return;
     const Open closed = open_[place];
@@ -164,6 +180,16 @@ std::size_t detail::open_profiled_call(ProfilerSession& session, ProfiledCall ca
 
 void detail::close_profiled_call(ProfilerSession& session, std::size_t place, bool succeeded) noexcept {
   session.close(place, succeeded);
+}
+
+void detail::DetachedSpan::open(std::optional<std::int64_t> parent_id, ProfiledCall call,
+                                std::optional<InputShapes> shapes) {
+  id_ = session_->open_detached(parent_id, std::move(call), std::move(shapes));
+}
+
+void detail::DetachedSpan::close(bool succeeded) noexcept {
+  if (session_ != nullptr && id_) session_->close_detached(*id_, succeeded);
+  session_.reset();
 }
 
 Profiler::Profiler(ProfilerOptions options)

@@ -61,8 +61,11 @@ class ORLOP_API MoveOperation : public Operation {
   void on_release_autograd_state() noexcept override;
 
  private:
+  friend ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
+  Tensor run(const Tensor& tensor, const Ref<Carrier>& destination);
   void undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept;
 
+  bool is_profiled_ = false;  // a move of its own, not a step of something else
   bool expects_writes_ = false;
   // What a gradient needs: the way back, made before the transfer, and whom to make storage like.
   Ref<MoveOperation> reverse_;

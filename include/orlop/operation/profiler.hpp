@@ -188,6 +188,33 @@ class ProfiledSpan {
   bool succeeded_ = false;
 };
 
+/// An event beside the nested calls: its parent is the one given, and its time is in nobody's self time (S420).
+class ORLOP_API DetachedSpan {
+ public:
+  /// Nothing happens while no profiler is active on this thread or the carrier class is not selected.
+  template <class Describe, class Shapes>
+  DetachedSpan(std::optional<std::int64_t> parent_id, const Describe& describe, const Shapes& shapes) {
+    if (active_profiler_session == nullptr) [[likely]]
+      return;
+    session_ = begin_profiled_call(*active_profiler_session);
+    if (session_ == nullptr) return;
+    open(parent_id, describe(), records_shapes(*session_) ? std::optional<InputShapes>(shapes()) : std::nullopt);
+  }
+  DetachedSpan(const DetachedSpan&) = delete;
+  DetachedSpan& operator=(const DetachedSpan&) = delete;
+  ~DetachedSpan() { close(false); }
+  /// The event's, or nothing where none is recorded.
+  [[nodiscard]] std::optional<std::int64_t> id() const noexcept { return id_; }
+  /// Ends the event, once.
+  void close(bool succeeded) noexcept;
+
+ private:
+  void open(std::optional<std::int64_t> parent_id, ProfiledCall call, std::optional<InputShapes> shapes);
+
+  std::shared_ptr<ProfilerSession> session_;
+  std::optional<std::int64_t> id_;
+};
+
 /// How a binding sees classes: the Python class of an operation (held), and the text a carrier class sorts
 /// by.
 struct ProfilerClassNaming {

@@ -106,15 +106,19 @@ void Evictable::require_promoted() const {
 
 // --- Elements ---------------------------------------------------------------------------------------------------
 
+// Each call holds the primary: one that lets the interpreter go may be overtaken by a transition that replaces it.
+
 Scalar Evictable::get_value(Index index) const {
   check_readable(index);
-  return primary()->at(index);
+  const Ref<Carrier> tier = primary();
+  return tier->at(index);
 }
 
 void Evictable::set_value(Index index, const Scalar& value) {
   check_writable(index);
-  const OwnerAccess access(*primary(), primary_.token);
-  primary()->store(index, value);
+  const Ref<Carrier> tier = primary();
+  const OwnerAccess access(*tier, primary_.token);
+  tier->store(index, value);
   advance_version();
 }
 
@@ -130,21 +134,22 @@ void Evictable::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, co
                       scatter_onto.carrier_type());
   if (const auto* source = dynamic_cast<const Evictable*>(to_scatter.carrier().get())) source->require_promoted();
   const Tensor lowered = Tensor::trusted(primary(), scatter_onto.offset(), scatter_onto.layout());
-  // A source on this very hierarchy reads the primary, too: the receiver of the lowered call is its own tier.
-  const OwnerAccess access(*primary(), primary_.token);
-  primary()->scatter(to_scatter, lowered, mapping, mapping_offset);
+  const OwnerAccess access(*lowered.carrier(), primary_.token);
+  lowered.carrier()->scatter(to_scatter, lowered, mapping, mapping_offset);
   advance_version();
 }
 
 void Evictable::read_span(Index first, Index count, void* out) const {
   require_promoted();
-  primary()->read_span(first, count, out);
+  const Ref<Carrier> tier = primary();
+  tier->read_span(first, count, out);
 }
 
 void Evictable::write_span(Index first, Index count, const void* in) {
   require_promoted();
-  const OwnerAccess access(*primary(), primary_.token);
-  primary()->write_span(first, count, in);
+  const Ref<Carrier> tier = primary();
+  const OwnerAccess access(*tier, primary_.token);
+  tier->write_span(first, count, in);
 }
 
 std::byte* Evictable::host_data() const noexcept {
