@@ -39,7 +39,7 @@ void bind_evictable(nb::module_& module) {
              self.require_mutable();
              self.require_promoted();
              scatter(self, to_scatter, scatter_onto, mapping, mapping_offset);
-           }, "to_scatter"_a, "scatter_onto"_a, "mapping"_a, "mapping_offset"_a = 0,
+           }, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(), "mapping_offset"_a.none() = 0,
            "Writes the logical values of a Tensor through a mapping into the promoted primary.");
   reject_subclasses(evictable, "Evictable");
   name_carrier_class<Evictable>(evictable);
@@ -49,7 +49,7 @@ void bind_evictable(nb::module_& module) {
       "EvictableOperation(primary_operation)\n\n"
       "Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the result and\n"
       "the gradients to hierarchies of the same tier classes (S310).");
-  adapter.def("__init__", &construct_adapter, "primary_operation"_a)
+  adapter.def("__init__", &construct_adapter, "primary_operation"_a.none())
       .def_prop_ro("primary_operation", [](EvictableOperation& self) { return self.primary_operation(); },
                    "The nested operation.");
 }

@@ -90,20 +90,20 @@ void bind_move(nb::module_& module, const char* name, nb::handle source_class, n
              return trampoline_of<Native>(self, "_forward")
                  .native_transfer(to_tensor(tensor, "move", "tensor"), to_destination(destination));
            },
-           "tensor"_a, "destination"_a, "Hook: makes the result, by default from `_copy`.")
+           "tensor"_a.none(), "destination"_a.none(), "Hook: makes the result, by default from `_copy`.")
       .def("_copy",
            [](Native& self, nb::handle tensor, nb::handle destination, nb::handle output, nb::handle) {
              trampoline_of<Native>(self, "_copy")
                  .native_copy(to_tensor(tensor, "move", "tensor"), to_destination(destination),
                               to_tensor(output, "move", "output"));
            },
-           "tensor"_a, "destination"_a, "output"_a, "element_count"_a,
+           "tensor"_a.none(), "destination"_a.none(), "output"_a.none(), "element_count"_a.none(),
            "Hook: copies the values of `tensor` onto `output`, which lies on `destination`; returns None.")
       .def("backward",
            [](Native& self, nb::handle gradient) {
              return gradients_tuple(self.MoveOperation::backward(to_tensor(gradient, "move", "gradient")));
            },
-           "gradient"_a, "The cotangent, moved back by the route that was kept at the forward call.");
+           "gradient"_a.none(), "The cotangent, moved back by the route that was kept at the forward call.");
   nb::setattr(bound, "source_class", source_class);
   nb::setattr(bound, "destination_class", destination_class);
 }
@@ -174,7 +174,7 @@ void bind_movement(nb::module_& module) {
 
   module.def("move", [](nb::handle tensor, nb::handle destination) {
     return move(to_tensor(tensor, "move", "tensor"), to_destination(destination));
-  }, "tensor"_a, "destination"_a,
+  }, "tensor"_a.none(), "destination"_a.none(),
              "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
              "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to\n"
              "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
@@ -185,20 +185,20 @@ void bind_movement(nb::module_& module) {
     const CarrierClass source = to_carrier_class(source_class, what, "source_class");
     const CarrierClass destination = to_carrier_class(destination_class, what, "destination_class");
     register_move_operation(source, destination, to_route(operation_class, what));
-  }, "source_class"_a, "destination_class"_a, "operation_class"_a,
+  }, "source_class"_a.none(), "destination_class"_a.none(), "operation_class"_a.none(),
              "Makes `operation_class` the route of the exact pair; ValueError where the pair has one.");
   module.def("unregister_move_operation", [](nb::handle source_class, nb::handle destination_class) {
     constexpr std::string_view what = "unregister_move_operation";
     const CarrierClass source = to_carrier_class(source_class, what, "source_class");
     return operation_class_of(
         unregister_move_operation(source, to_carrier_class(destination_class, what, "destination_class")));
-  }, "source_class"_a, "destination_class"_a, "Takes the route of the exact pair away and returns its class; KeyError.");
+  }, "source_class"_a.none(), "destination_class"_a.none(), "Takes the route of the exact pair away and returns its class; KeyError.");
   module.def("dispatch_move", [](nb::handle source_class, nb::handle destination_class) {
     constexpr std::string_view what = "dispatch_move";
     const CarrierClass source = to_carrier_class(source_class, what, "source_class");
     return operation_class_of(
         dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
-  }, "source_class"_a, "destination_class"_a, "The class that moves the exact pair: its entry, or the elementwise one.");
+  }, "source_class"_a.none(), "destination_class"_a.none(), "The class that moves the exact pair: its entry, or the elementwise one.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&orlop::detail::forget_python_routes));
 }
 

@@ -8,10 +8,11 @@ namespace orlop::inline v0 {
 
 namespace {
 
-// One address per thread: cheaper to compare than a thread id.
-const void* this_thread_mark() noexcept {
-  thread_local const char mark = 0;
-  return &mark;
+// One number per thread, from 1, never used again: a thread's id or address may come back after its end.
+std::uint64_t this_thread_mark() noexcept {
+  static std::atomic<std::uint64_t> next_mark{1};
+  thread_local const std::uint64_t mark = next_mark.fetch_add(1, std::memory_order_relaxed);
+  return mark;
 }
 
 void check_range(const Carrier& carrier, Index index) {
@@ -188,7 +189,7 @@ void Carrier::end_owner_access(OwnerToken token) {
   require_token(*this, token, owner_token_.load(std::memory_order_acquire));
   if (!has_owner_access())
     raise<RuntimeError>(carrier_class().name(), "this thread holds no owner access scope");
-  if (--scope_depth_ == 0) scope_thread_.store(nullptr, std::memory_order_release);
+  if (--scope_depth_ == 0) scope_thread_.store(0, std::memory_order_release);
 }
 
 bool Carrier::has_owner_access() const noexcept {

@@ -183,7 +183,7 @@ class ORLOP_API Carrier : public Object {
   mutable std::atomic<const CarrierClass::Record*> carrier_class_{nullptr};
   std::atomic<std::int64_t> version_{0};
   std::atomic<OwnerToken> owner_token_{0};
-  std::atomic<const void*> scope_thread_{nullptr};
+  std::atomic<std::uint64_t> scope_thread_{0};  // 0: no scope is open
   std::uint32_t scope_depth_ = 0;  // only touched under ownership_mutex_
   std::atomic<Life> life_{Life::live};
   std::mutex ownership_mutex_;

@@ -256,10 +256,14 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
         dispatch_move(from.carrier->carrier_class(), to.carrier->carrier_class()).make();
     const OwnerAccess source_access(*from.carrier, from.token);
     const OwnerAccess destination_access(*destination.carrier, destination.token);
-    const std::array<Argument, 2> arguments{
-        Argument(Tensor::trusted(from.carrier, 0, Layout(Shape{size_}, Stride{1}))), Argument::of(destination.carrier)};
-    // Checks the result and releases the source, last.
-    static_cast<void>(execute_lowered_operation(*operation, arguments));
+    if (size_ == 0) {
+      from.carrier->release();  // a factory's empty hierarchy has no values that a Tensor could hold
+    } else {
+      const Tensor values = Tensor::trusted(from.carrier, 0, Layout(Shape{size_}, Stride{1}));
+      const std::array<Argument, 2> arguments{Argument(values), Argument::of(destination.carrier)};
+      // Checks the result and releases the source, last.
+      static_cast<void>(execute_lowered_operation(*operation, arguments));
+    }
   } catch (...) {
     try {
       if (is_fresh) discard(destination);
