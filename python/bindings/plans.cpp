@@ -27,24 +27,28 @@ constexpr const char* enum_name<Arithmetic> = "Arithmetic";
 template <>
 constexpr const char* enum_name<Accumulation> = "Accumulation";
 
-// The members in declaration order, which is the order of the C++ enumeration. Kept for the process.
+// The members in declaration order, which is the order of the C++ enumeration. Kept for the process. No
+// guarded static: the import may let the interpreter go, and whoever holds it then must not wait here.
 template <class E>
-nb::handle members() {
-  static PyObject* const all =
-      nb::tuple(nb::list(nb::module_::import_(policy_home).attr(enum_name<E>))).release().ptr();
-  return all;
+nb::tuple members() {
+  static PyObject* all = nullptr;
+  if (all == nullptr) {
+    nb::tuple fresh(nb::list(nb::module_::import_(policy_home).attr(enum_name<E>)));
+    if (all == nullptr) all = fresh.release().ptr();
+  }
+  return nb::borrow<nb::tuple>(all);
 }
 
 template <class E>
 nb::object member(E value) {
-  return nb::borrow(PyTuple_GET_ITEM(members<E>().ptr(), static_cast<Py_ssize_t>(value)));
+  return members<E>()[static_cast<std::size_t>(value)];
 }
 
 template <class E>
 E to_enum(nb::handle value, std::string_view what, std::string_view field) {
-  const nb::handle all = members<E>();
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.ptr()); ++i)
-    if (value.ptr() == PyTuple_GET_ITEM(all.ptr(), i)) return static_cast<E>(i);
+  const nb::tuple all = members<E>();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (value.is(all[i])) return static_cast<E>(i);
   raise<TypeError>(what, field, " must be a member of ", enum_name<E>, ": got ", python_type_name(value));
 }
 
