@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 def fresh_memory(size):
     """In huge pages, as the others have it."""
-    memory = mmap.mmap(-1, size)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
