@@ -1,5 +1,6 @@
-// Handwritten digits in C++: the twin of digits.py. A perceptron trains while its parameters travel between RAM and
-// files, each in an Evictable hierarchy of CPU over FileBacked; the same training on plain CPU gives the same losses.
+// Handwritten digits in C++: the twin of digits.py. A perceptron trains while its parameters travel between
+// RAM and files, each in an Evictable hierarchy of CPU over FileBacked; the same training on plain CPU gives
+// the same losses.
 //
 //     digits build/digits.csv [epochs]
 
@@ -28,7 +29,8 @@ std::vector<Digit> read_digits(const char* path) {
   std::ifstream file(path);
   for (std::string line, cell; std::getline(file, line);) {
     std::vector<Scalar> row;
-    for (std::istringstream cells(line); std::getline(cells, cell, ',');) row.emplace_back(std::stof(cell) / 16.0F);
+    for (std::istringstream cells(line); std::getline(cells, cell, ',');)
+      row.emplace_back(std::stof(cell) / 16.0F);
     const auto label = static_cast<Index>(row.back().to_binary32() * 16.0F);
     row.pop_back();
     digits.push_back({row, label});
@@ -39,7 +41,8 @@ std::vector<Digit> read_digits(const char* path) {
 /// Rows of `width` values each as a Tensor whose first mode counts the rows.
 Tensor matrix(const std::vector<Scalar>& values, Index width) {
   const Index rows = static_cast<Index>(values.size()) / width;
-  // By ordinal the first mode is fastest; the values come row by row, so they are read through a permuted view.
+  // By ordinal the first mode is fastest; the values come row by row, so they are read through a permuted
+  // view.
   const Tensor transposed = friendly::tensor(values, Layout::canonical(Shape{width, rows}));
   return permute(transposed, std::array<Index, 2>{1, 0});
 }
@@ -55,7 +58,8 @@ struct Layer {
     const float bound = 1.0F / std::sqrt(static_cast<float>(inputs));
     std::vector<Scalar> draws;
     for (Index i = 0; i < inputs * outputs; ++i)
-      draws.emplace_back(bound * (2.0F * static_cast<float>(random()) / static_cast<float>(std::mt19937::max()) - 1.0F));
+      draws.emplace_back(
+          bound * (2.0F * static_cast<float>(random()) / static_cast<float>(std::mt19937::max()) - 1.0F));
     parameters = {place(friendly::tensor(draws, Layout::canonical(Shape{outputs, inputs})), spills),
                   place(friendly::zeros(std::array<Index, 2>{1, outputs}), spills)};
     travel(&Evictable::evict);
@@ -72,7 +76,9 @@ struct Layer {
     travel(&Evictable::evict);
     return result;
   }
-  [[nodiscard]] Tensor operator()(const Tensor& x) const { return add(matmul(x, parameters[0]), parameters[1]); }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return add(matmul(x, parameters[0]), parameters[1]);
+  }
   void step(float rate) const {
     const NoGrad no_grad;
     for (const Tensor& parameter : parameters) {
@@ -127,12 +133,14 @@ std::vector<double> train(const std::vector<Digit>& digits, bool spills, int epo
         return 0;
       });
       const std::vector<Scalar> answers = friendly::to_list(argmax(logits, "row class -> row"));
-      for (std::size_t i = 0; i < batch; ++i) right += answers[i].as_integer() == digits[order[start + i]].label;
+      for (std::size_t i = 0; i < batch; ++i)
+        right += answers[i].as_integer() == digits[order[start + i]].label;
     }
     losses.push_back(total / static_cast<double>(batches));
     if (spills)
-      std::cout << "epoch " << std::setw(2) << epoch << "  loss " << std::fixed << std::setprecision(4) << losses.back()
-                << "  accuracy " << right / static_cast<double>(batches * batch) << std::endl;
+      std::cout << "epoch " << std::setw(2) << epoch << "  loss " << std::fixed << std::setprecision(4)
+                << losses.back() << "  accuracy " << right / static_cast<double>(batches * batch)
+                << std::endl;
   }
   return losses;
 }
@@ -144,6 +152,7 @@ int main(int count, char** arguments) {
   const std::vector<Digit> digits = read_digits(arguments[1]);
   const int epochs = count > 2 ? std::atoi(arguments[2]) : 10;
   const bool is_identical = train(digits, true, epochs) == train(digits, false, epochs);
-  std::cout << "the same training on plain CPU: " << (is_identical ? "identical" : "DIFFERENT") << " losses\n";
+  std::cout << "the same training on plain CPU: " << (is_identical ? "identical" : "DIFFERENT")
+            << " losses\n";
   return is_identical ? 0 : 1;
 }

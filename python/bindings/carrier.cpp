@@ -59,7 +59,8 @@ CarrierClass carrier_class_of_type(nb::handle type) {
     result = orlop::detail::native_carrier_class(nb::type_info(type), dependent);
     result.record()->python_type = type.ptr();
   } else {
-    result = orlop::detail::python_carrier_class(type.ptr(), nb::cast<std::string>(type.attr("__name__")), dependent);
+    result = orlop::detail::python_carrier_class(type.ptr(), nb::cast<std::string>(type.attr("__name__")),
+                                                 dependent);
   }
   Py_INCREF(type.ptr());  // an identity must never be reused by another class
   known.emplace(type.ptr(), result);
@@ -73,7 +74,8 @@ nb::object python_class(CarrierClass carrier_class) {
   return nb::borrow(static_cast<PyObject*>(type));
 }
 
-// --- Values -------------------------------------------------------------------------------------------------
+// --- Values
+// -------------------------------------------------------------------------------------------------
 
 NativeBuffer::NativeBuffer(nb::handle exporter) {
   if (PyObject_GetBuffer(exporter.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES) == 0)
@@ -98,12 +100,14 @@ bool NativeBuffer::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 
 
 namespace {
 
-void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::string_view what, std::byte* slot) {
+void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::string_view what,
+                std::byte* slot) {
   if (value.is_none() && holes_are_zero) {
     std::memset(slot, 0, static_cast<std::size_t>(dtype.slot_bytes()));
     return;
   }
-  if (dtype.storage_type() == StorageType::int32 && !PyLong_Check(value.ptr()) && PyIndex_Check(value.ptr()) != 0) {
+  if (dtype.storage_type() == StorageType::int32 && !PyLong_Check(value.ptr()) &&
+      PyIndex_Check(value.ptr()) != 0) {
     const Index number = to_index(value, what, "a value");
     encode_slot(dtype, Scalar(number), slot);
     return;
@@ -113,7 +117,8 @@ void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::
 
 }  // namespace
 
-std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero, std::string_view what) {
+std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero,
+                                   std::string_view what) {
   const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
   std::vector<std::byte> slots;
   if (PyObject_CheckBuffer(values.ptr()) != 0) {
@@ -149,24 +154,28 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
   const CarrierClass kind = prototype.carrier_class();
   if (stored.storage_type() == StorageType::other) {  // a custom kind whose values have no encoding of ours
     std::vector<Scalar> scalars;
-    for (const nb::handle value : nb::iter(values)) scalars.push_back(to_scalar(value, kind.name(), "a value"));
+    for (const nb::handle value : nb::iter(values))
+      scalars.push_back(to_scalar(value, kind.name(), "a value"));
     return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
   }
   const std::vector<std::byte> slots = pack_values(values, stored, prototype.holes_are_zero(), kind.name());
   const auto count = static_cast<Index>(slots.size()) / stored.slot_bytes();
   if (kind.is_shipped() && !kind.is_dependent()) {
-    Ref<Carrier> result = prototype.allocate_like(count, {.is_mutable = is_mutable, .dtype = stored, .empty = true});
+    Ref<Carrier> result =
+        prototype.allocate_like(count, {.is_mutable = is_mutable, .dtype = stored, .empty = true});
     result->write_span(0, count, slots.data());
     return result;
   }
   // A custom kind, or a hierarchy over one, makes its own from values.
   std::vector<Scalar> scalars;
   scalars.reserve(static_cast<std::size_t>(count));
-  for (Index i = 0; i < count; ++i) scalars.push_back(decode_slot(stored, slots.data() + i * stored.slot_bytes()));
+  for (Index i = 0; i < count; ++i)
+    scalars.push_back(decode_slot(stored, slots.data() + i * stored.slot_bytes()));
   return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
 }
 
-// --- Constructor arguments ------------------------------------------------------------------------------------
+// --- Constructor arguments
+// ------------------------------------------------------------------------------------
 
 CallArguments::CallArguments(const char* name, const nb::args& args, const nb::kwargs& kwargs,
                              std::initializer_list<const char*> positional, std::size_t required,
@@ -175,14 +184,17 @@ CallArguments::CallArguments(const char* name, const nb::args& args, const nb::k
   for (const char* parameter : positional) values_.emplace_back(parameter, nb::object());
   for (const char* parameter : keywords) values_.emplace_back(parameter, nb::object());
   if (args.size() > positional.size())
-    raise<TypeError>(name, name, "() takes at most ", positional.size(), " positional arguments but ", args.size(),
-                     " were given; the others are keyword-only");
+    raise<TypeError>(name, name, "() takes at most ", positional.size(), " positional arguments but ",
+                     args.size(), " were given; the others are keyword-only");
   for (std::size_t i = 0; i < args.size(); ++i) values_[i].second = args[i];
   for (const auto& [key, value] : kwargs) {
     const auto word = nb::cast<std::string>(key);
-    const auto found = std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == word; });
-    if (found == values_.end()) raise<TypeError>(name, name, "() got an unexpected keyword argument '", word, "'");
-    if (found->second.is_valid()) raise<TypeError>(name, name, "() got multiple values for argument '", word, "'");
+    const auto found =
+        std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == word; });
+    if (found == values_.end())
+      raise<TypeError>(name, name, "() got an unexpected keyword argument '", word, "'");
+    if (found->second.is_valid())
+      raise<TypeError>(name, name, "() got multiple values for argument '", word, "'");
     found->second = nb::borrow(value);
   }
   for (std::size_t i = 0; i < required; ++i)
@@ -198,7 +210,8 @@ nb::object CallArguments::get(std::string_view name) const {
 
 nb::object CallArguments::require_keyword(std::string_view name) const {
   nb::object value = get(name);
-  if (!value.is_valid()) raise<TypeError>(name_, name_, "() missing 1 required keyword-only argument: '", name, "'");
+  if (!value.is_valid())
+    raise<TypeError>(name_, name_, "() missing 1 required keyword-only argument: '", name, "'");
   return value;
 }
 
@@ -207,7 +220,8 @@ bool CallArguments::flag(std::string_view name, bool otherwise) const {
   return value.is_valid() ? to_bool(value, name_, name) : otherwise;
 }
 
-// --- Closed classes ---------------------------------------------------------------------------------------------
+// --- Closed classes
+// ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -222,17 +236,18 @@ std::string closed_message(std::string_view name) {
 }  // namespace
 
 void reject_subclasses(nb::handle bound, const char* name) {
-  const nb::object hook = nb::cpp_function([message = closed_message(name)](const nb::args&, const nb::kwargs&) {
-    throw TypeError(message);
-  });
+  const nb::object hook = nb::cpp_function(
+      [message = closed_message(name)](const nb::args&, const nb::kwargs&) { throw TypeError(message); });
   nb::setattr(bound, "__init_subclass__", nb::steal(PyClassMethod_New(hook.ptr())));
 }
 
-// --- Carriers written in Python ---------------------------------------------------------------------------------
+// --- Carriers written in Python
+// ---------------------------------------------------------------------------------
 
 namespace {
 
-constexpr const char* required_hooks[] = {"size", "dtype", "get_value", "new_like", "allocate_like", "scatter"};
+constexpr const char* required_hooks[] = {"size",     "dtype",         "get_value",
+                                          "new_like", "allocate_like", "scatter"};
 
 /// Whether the class of `self` replaces the attribute that the base class `Carrier` has.
 bool overrides(nb::handle self, const char* name) {
@@ -271,7 +286,8 @@ class PythonCarrier final : public Base {
     const nb::gil_scoped_acquire lock;
     self().attr("set_value")(index, from_scalar(value));
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions& options) const override {
+  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+                                      const NewLikeOptions& options) const override {
     const nb::gil_scoped_acquire lock;
     nb::list list;
     for (const Scalar& value : values) list.append(from_scalar(value));
@@ -281,7 +297,8 @@ class PythonCarrier final : public Base {
     const nb::gil_scoped_acquire lock;
     return fresh("allocate_like", nb::int_(size), factory_keywords(options.is_mutable, options.dtype, *this));
   }
-  void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping, Index offset) override {
+  void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
+               Index offset) override {
     const nb::gil_scoped_acquire lock;
     self().attr("scatter")(to_scatter, scatter_onto, mapping, offset);
   }
@@ -289,8 +306,8 @@ class PythonCarrier final : public Base {
     const nb::gil_scoped_acquire lock;
     if (!overrides(self(), "dlpack_info")) return Base::dlpack_info();
     const nb::object info = self().attr("dlpack_info")();
-    return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(info["pointer"])), nb::cast<std::int32_t>(info["device_type"]),
-            nb::cast<std::int32_t>(info["device_id"])};
+    return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(info["pointer"])),
+            nb::cast<std::int32_t>(info["device_type"]), nb::cast<std::int32_t>(info["device_id"])};
   }
   [[nodiscard]] bool is_growable() const noexcept override {
     const nb::gil_scoped_acquire lock;
@@ -304,12 +321,14 @@ class PythonCarrier final : public Base {
   }
   [[nodiscard]] bool stores(const DType& dtype) const override {
     const nb::gil_scoped_acquire lock;
-    return to_bool(self().attr("_supports_storage_dtype")(from_dtype(dtype)), name(), "_supports_storage_dtype()");
+    return to_bool(self().attr("_supports_storage_dtype")(from_dtype(dtype)), name(),
+                   "_supports_storage_dtype()");
   }
   [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override {
     const nb::gil_scoped_acquire lock;
     if (!overrides(self(), "_dispatch_op")) return Base::make_operation(operation_name);
-    const nb::object operation = self().attr("_dispatch_op")(nb::str(operation_name.data(), operation_name.size()));
+    const nb::object operation =
+        self().attr("_dispatch_op")(nb::str(operation_name.data(), operation_name.size()));
     if (!nb::isinstance<Operation>(operation))
       raise<TypeError>(name(), "_dispatch_op must return an Operation: got ", python_type_name(operation));
     return nb::cast<Ref<Operation>>(operation);
@@ -328,7 +347,8 @@ class PythonCarrier final : public Base {
   [[nodiscard]] nb::handle self() const { return this->python_object(); }
   [[nodiscard]] std::string_view name() const { return this->carrier_class().name(); }
   template <class Source>
-  [[nodiscard]] Ref<Carrier> fresh(const char* factory, const Source& source, const nb::dict& keywords) const {
+  [[nodiscard]] Ref<Carrier> fresh(const char* factory, const Source& source,
+                                   const nb::dict& keywords) const {
     const nb::object result = self().attr(factory)(source, **keywords);
     if (!nb::isinstance<Carrier>(result))
       raise<TypeError>(name(), factory, "() must return a Carrier: got ", python_type_name(result));
@@ -339,14 +359,16 @@ class PythonCarrier final : public Base {
 using LegacyCarrier = PythonCarrier<Carrier>;
 using LegacyDependentCarrier = PythonCarrier<DependentCarrier>;
 
-/// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of an override.
+/// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of
+/// an override.
 bool is_python(const Carrier& carrier) {
   return dynamic_cast<const LegacyCarrier*>(&carrier) != nullptr ||
          dynamic_cast<const LegacyDependentCarrier*>(&carrier) != nullptr;
 }
 
 template <class Base>
-void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args, const nb::kwargs& kwargs) {
+void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args,
+                              const nb::kwargs& kwargs) {
   const nb::handle type = self.h.type();
   const auto name = nb::cast<std::string>(type.attr("__name__"));
   if (args.size() != 0 || kwargs.size() != 0)
@@ -361,7 +383,8 @@ void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args&
 }
 
 [[noreturn]] void refuse_base_hook(const Carrier& self, std::string_view hook) {
-  raise<NotImplementedError>(self.carrier_class().name(), "Carrier.", hook, " is abstract; the class must implement it");
+  raise<NotImplementedError>(self.carrier_class().name(), "Carrier.", hook,
+                             " is abstract; the class must implement it");
 }
 
 Index to_slot(const Carrier& self, nb::handle key) {
@@ -370,11 +393,11 @@ Index to_slot(const Carrier& self, nb::handle key) {
 
 /// A value for a slot, with the integer-index protocol where integers are stored.
 Scalar to_slot_value(const Carrier& self, nb::handle value) {
-  if (self.dtype().storage_type() == StorageType::int32 && !PyBool_Check(value.ptr()) && PyIndex_Check(value.ptr()) != 0)
+  if (self.dtype().storage_type() == StorageType::int32 && !PyBool_Check(value.ptr()) &&
+      PyIndex_Check(value.ptr()) != 0)
     return Scalar(to_index(value, self.carrier_class().name(), "value"));
   return to_scalar(value, self.carrier_class().name(), "value");
 }
-
 
 nb::object base_get_value(Carrier& self, nb::handle index) {
   if (is_python(self)) refuse_base_hook(self, "get_value");
@@ -395,17 +418,20 @@ Ref<Carrier> base_new_like(Carrier& self, nb::handle values, nb::handle is_mutab
   return new_like(self, values, wanted, dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
 }
 
-Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mutable, nb::handle dtype, nb::handle empty) {
+Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mutable, nb::handle dtype,
+                                nb::handle empty) {
   if (is_python(self)) refuse_base_hook(self, "allocate_like");
   const std::string_view name = self.carrier_class().name();
   const Index slots = to_index(size, name, "size", true);
   if (slots < 0) raise<ValueError>(name, "size must not be negative: got ", slots);
-  AllocateOptions options{.is_mutable = to_bool(is_mutable, name, "mutable"), .empty = to_bool(empty, name, "empty")};
+  AllocateOptions options{.is_mutable = to_bool(is_mutable, name, "mutable"),
+                          .empty = to_bool(empty, name, "empty")};
   options.dtype = self.factory_dtype(dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
   return self.allocate_like(slots, options);
 }
 
-void base_scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset) {
+void base_scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
+                  nb::handle offset) {
   if (is_python(self)) return self.Carrier::scatter(Tensor(), Tensor(), Layout(), 0);
   scatter(self, to_scatter, scatter_onto, mapping, offset);
 }
@@ -425,19 +451,22 @@ bool supports_storage_dtype(Carrier& self, nb::handle dtype) {
 
 Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
   if (!PyUnicode_Check(name.ptr()))
-    raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ", python_type_name(name));
+    raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ",
+                     python_type_name(name));
   return self.dispatch_op(nb::cast<std::string>(nb::str(name)));
 }
 
 }  // namespace
 
-void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset) {
+void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
+             nb::handle offset) {
   const std::string_view name = self.carrier_class().name();
   self.require_live();
   self.require_mutable();
   const Tensor source = to_tensor(to_scatter, name, "to_scatter");
   const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
-  if (!nb::isinstance<Layout>(mapping)) raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
+  if (!nb::isinstance<Layout>(mapping))
+    raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
   self.scatter(source, destination, nb::cast<Layout>(mapping), to_index(offset, name, "mapping_offset"));
 }
 
@@ -458,53 +487,81 @@ void set_carrier_item(Carrier& carrier, Index slot, nb::handle value) {
 
 void bind_carrier(nb::module_& module) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(forget_classes));
-  module.attr("CLOSED_CARRIER_MESSAGE") = nb::str(closed_carrier_message.data(), closed_carrier_message.size());
-  module.def("reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); }, "name"_a,
-             "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
+  module.attr("CLOSED_CARRIER_MESSAGE") =
+      nb::str(closed_carrier_message.data(), closed_carrier_message.size());
+  module.def(
+      "reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); },
+      "name"_a, "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
 
-  nb::class_<Carrier, LegacyCarrier> carrier(module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots),
-                                             nb::is_weak_referenceable(), nb::dynamic_attr(),
-                                             "One homogeneous storage sequence: the extension point for storage authors.");
+  nb::class_<Carrier, LegacyCarrier> carrier(
+      module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots), nb::is_weak_referenceable(),
+      nb::dynamic_attr(), "One homogeneous storage sequence: the extension point for storage authors.");
   carrier.def("__init__", &construct_python_carrier<Carrier>)
-      .def("size", [](Carrier& self) {
-             if (is_python(self)) refuse_base_hook(self, "size");
-             return self.size();
-           }, "Number of physical slots.")
-      .def("dtype", [](Carrier& self) {
-             if (is_python(self)) refuse_base_hook(self, "dtype");
-             return from_dtype(self.dtype());
-           }, "The dtype of every slot; also after release.")
+      .def(
+          "size",
+          [](Carrier& self) {
+            if (is_python(self)) refuse_base_hook(self, "size");
+            return self.size();
+          },
+          "Number of physical slots.")
+      .def(
+          "dtype",
+          [](Carrier& self) {
+            if (is_python(self)) refuse_base_hook(self, "dtype");
+            return from_dtype(self.dtype());
+          },
+          "The dtype of every slot; also after release.")
       .def("get_value", &base_get_value, "index"_a, "The value of one slot.")
       .def("set_value", &base_set_value, "index"_a, "value"_a, "Writes one slot; the version advances once.")
       .def("new_like", &base_new_like, "values"_a, nb::kw_only(), "mutable"_a = true, "dtype"_a = nb::none(),
            "Fresh storage of the same kind holding `values`.")
-      .def("allocate_like", &base_allocate_like, "size"_a, nb::kw_only(), "mutable"_a = true, "dtype"_a = nb::none(),
-           "empty"_a = false, "Fresh storage of the same kind with `size` slots, zero unless `empty`.")
+      .def("allocate_like", &base_allocate_like, "size"_a, nb::kw_only(), "mutable"_a = true,
+           "dtype"_a = nb::none(), "empty"_a = false,
+           "Fresh storage of the same kind with `size` slots, zero unless `empty`.")
       .def("scatter", &base_scatter, "to_scatter"_a, "scatter_onto"_a, "mapping"_a, "mapping_offset"_a = 0,
            "Writes the logical values of a Tensor through a mapping.")
       .def("dlpack_info", &base_dlpack_info, "pointer, device_type and device_id, or BufferError.")
-      .def("_is_mutable", [](Carrier&) { return false; }, "Hook: whether the storage permits writes.")
-      .def("_supports_storage_dtype", [](Carrier& self, nb::handle dtype) {
-             return try_dtype(dtype) == &self.dtype();
-           }, "dtype"_a, "Hook: structural support for a storage dtype.")
-      .def("_dispatch_op", [](Carrier& self, std::string_view name) {
-             raise<NotImplementedError>(self.carrier_class().name(), "operation ", name, " is not supported on this carrier");
-           }, "operation_name"_a, "Hook: a fresh Operation for a dispatch name.")
-      .def("_release", [](Carrier&) {}, "Hook: gives up the storage, once.")
-      .def("_allocate", [](Carrier& self, Index size) { if (is_python(self)) refuse_base_hook(self, "_allocate"); self.allocate(size); },
-           "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.")
-      .def("__getitem__", [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); }, "index"_a)
-      .def("__setitem__", [](Carrier& self, nb::handle index, nb::handle value) {
-             set_carrier_item(self, to_slot(self, index), value);
-           }, "index"_a, "value"_a)
+      .def(
+          "_is_mutable", [](Carrier&) { return false; }, "Hook: whether the storage permits writes.")
+      .def(
+          "_supports_storage_dtype",
+          [](Carrier& self, nb::handle dtype) { return try_dtype(dtype) == &self.dtype(); }, "dtype"_a,
+          "Hook: structural support for a storage dtype.")
+      .def(
+          "_dispatch_op",
+          [](Carrier& self, std::string_view name) {
+            raise<NotImplementedError>(self.carrier_class().name(), "operation ", name,
+                                       " is not supported on this carrier");
+          },
+          "operation_name"_a, "Hook: a fresh Operation for a dispatch name.")
+      .def(
+          "_release", [](Carrier&) {}, "Hook: gives up the storage, once.")
+      .def(
+          "_allocate",
+          [](Carrier& self, Index size) {
+            if (is_python(self)) refuse_base_hook(self, "_allocate");
+            self.allocate(size);
+          },
+          "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.")
+      .def(
+          "__getitem__",
+          [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); }, "index"_a)
+      .def(
+          "__setitem__",
+          [](Carrier& self, nb::handle index, nb::handle value) {
+            set_carrier_item(self, to_slot(self, index), value);
+          },
+          "index"_a, "value"_a)
       .def("is_mutable", &Carrier::is_mutable, "Whether public interfaces may write now.")
       .def("is_owned", &Carrier::is_owned, "Whether another carrier owns this one exclusively.")
       .def("is_released", &Carrier::is_released, "Whether the storage is gone for good.")
       .def("release", &Carrier::release, "Gives the storage up for good; idempotent.")
       .def_prop_ro("version", &Carrier::version, "Advances with every successful mutation.")
       .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
-      .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a, "Structural support; allocates nothing.")
-      .def("dispatch_op", &dispatch_op, "operation_name"_a, "A fresh operation bound to the name and this exact class.")
+      .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a,
+           "Structural support; allocates nothing.")
+      .def("dispatch_op", &dispatch_op, "operation_name"_a,
+           "A fresh operation bound to the name and this exact class.")
       .def("_claim_ownership", &Carrier::claim_ownership)
       .def("_relinquish_ownership", &Carrier::relinquish_ownership, "token"_a)
       .def("_begin_owner_access", &Carrier::begin_owner_access, "token"_a)
@@ -512,7 +569,8 @@ void bind_carrier(nb::module_& module) {
       .def("_has_owner_access", &Carrier::has_owner_access);
   for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
     carrier.def(name, [](Carrier& self, const nb::args&) {
-      raise<TypeError>(self.carrier_class().name(), "a carrier is not copied or pickled implicitly; use new_like, "
+      raise<TypeError>(self.carrier_class().name(),
+                       "a carrier is not copied or pickled implicitly; use new_like, "
                        "allocate_like or move");
     });
 

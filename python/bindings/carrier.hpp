@@ -1,4 +1,5 @@
-// Carriers across the language border: class identity, packing of Python values, the trampoline for Python authors.
+// Carriers across the language border: class identity, packing of Python values, the trampoline for Python
+// authors.
 #pragma once
 
 #include <string_view>
@@ -10,7 +11,8 @@
 
 namespace orlop::bindings {
 
-/// The identity of a Python carrier class, native or written in Python; null where `type` is no Carrier class.
+/// The identity of a Python carrier class, native or written in Python; null where `type` is no Carrier
+/// class.
 CarrierClass carrier_class_of_type(nb::handle type);
 /// The Python class of an identity.
 nb::object python_class(CarrierClass carrier_class);
@@ -32,11 +34,13 @@ class NativeBuffer {
   bool is_held_ = false;
 };
 
-/// Values of an iterable as native slots of `dtype` (Float32, Int32 or Bool). A buffer of that very encoding is copied
-/// in bulk. None is zero where `holes_are_zero`, otherwise a TypeError.
-std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero, std::string_view what);
+/// Values of an iterable as native slots of `dtype` (Float32, Int32 or Bool). A buffer of that very encoding
+/// is copied in bulk. None is zero where `holes_are_zero`, otherwise a TypeError.
+std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero,
+                                   std::string_view what);
 
-/// Fresh storage of the prototype's kind holding `values`: what `new_like` and the constructors over values do.
+/// Fresh storage of the prototype's kind holding `values`: what `new_like` and the constructors over values
+/// do.
 Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype);
 
 /// `carrier[slot]` and `carrier[slot] = value` with the checks of S104.
@@ -44,9 +48,11 @@ nb::object carrier_item(Carrier& carrier, Index slot);
 void set_carrier_item(Carrier& carrier, Index slot, nb::handle value);
 
 /// `carrier.scatter(…)` with the checks of S112.
-void scatter(Carrier& carrier, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping, nb::handle offset);
+void scatter(Carrier& carrier, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
+             nb::handle offset);
 
-/// The keyword and positional arguments of a constructor, matched as Python does it and with Python's messages.
+/// The keyword and positional arguments of a constructor, matched as Python does it and with Python's
+/// messages.
 class CallArguments {
  public:
   /// `positional` then keyword-only `keywords`; the first `required` positional ones must be given.

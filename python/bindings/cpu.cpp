@@ -20,9 +20,10 @@ Ref<CPU> make_cpu(const nb::args& args, const nb::kwargs& kwargs) {
 }  // namespace
 
 void bind_cpu(nb::module_& module) {
-  nb::class_<CPU, Carrier> cpu(module, "CPU", counted<CPU>(), nb::type_slots(collector_slots), nb::is_final(),
-                               "CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
-                               "Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.");
+  nb::class_<CPU, Carrier> cpu(
+      module, "CPU", counted<CPU>(), nb::type_slots(collector_slots), nb::is_final(),
+      "CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
+      "Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.");
   cpu.def(nb::new_(&make_cpu)).def("pointer", &CPU::pointer, "The positive address of slot 0.");
   reject_subclasses(cpu, "CPU");
   name_carrier_class<CPU>(cpu);

@@ -21,37 +21,48 @@ void construct_adapter(nb::pointer_and_handle<EvictableOperation> self, nb::hand
 }  // namespace
 
 void bind_evictable(nb::module_& module) {
-  nb::class_<Evictable, DependentCarrier> evictable(
-      module, "Evictable", counted<Evictable>(), nb::type_slots(collector_slots), nb::is_final(),
-      "Evictable(primary, secondary)\n\n"
-      "A two-tier hierarchy: the values live in `primary`, or, evicted, in `secondary`. It owns both tiers, two live\n"
-      "unowned carriers of one dtype; the secondary must be mutable, the primary hold at least one slot (S301).");
+  nb::class_<Evictable, DependentCarrier> evictable(module, "Evictable", counted<Evictable>(),
+                                                    nb::type_slots(collector_slots), nb::is_final(),
+                                                    "Evictable(primary, secondary)\n\n"
+                                                    "A two-tier hierarchy: the values live in `primary`, or, "
+                                                    "evicted, in `secondary`. It owns both tiers, two live\n"
+                                                    "unowned carriers of one dtype; the secondary must be "
+                                                    "mutable, the primary hold at least one slot (S301).");
   evictable.def(nb::new_(&make_evictable))
-      .def_prop_ro("primary", [](Evictable& self) { return self.primary(); }, "The primary tier as it is now.")
-      .def_prop_ro("secondary", [](Evictable& self) { return self.secondary(); }, "The secondary tier as it is now.")
+      .def_prop_ro(
+          "primary", [](Evictable& self) { return self.primary(); }, "The primary tier as it is now.")
+      .def_prop_ro(
+          "secondary", [](Evictable& self) { return self.secondary(); }, "The secondary tier as it is now.")
       .def("is_evicted", &Evictable::is_evicted, "Whether the values are in the secondary.")
-      .def("evict", &Evictable::evict,
-           "Moves the values to the secondary and releases the primary; nothing where they are there already.")
+      .def(
+          "evict", &Evictable::evict,
+          "Moves the values to the secondary and releases the primary; nothing where they are there already.")
       .def("promote", &Evictable::promote, "Moves the values back to the primary.")
-      .def("scatter", [](Evictable& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
-                         nb::handle mapping_offset) {
-             self.require_live();
-             self.require_mutable();
-             self.require_promoted();
-             scatter(self, to_scatter, scatter_onto, mapping, mapping_offset);
-           }, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(), "mapping_offset"_a.none() = 0,
-           "Writes the logical values of a Tensor through a mapping into the promoted primary.");
+      .def(
+          "scatter",
+          [](Evictable& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
+             nb::handle mapping_offset) {
+            self.require_live();
+            self.require_mutable();
+            self.require_promoted();
+            scatter(self, to_scatter, scatter_onto, mapping, mapping_offset);
+          },
+          "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(), "mapping_offset"_a.none() = 0,
+          "Writes the logical values of a Tensor through a mapping into the promoted primary.");
   reject_subclasses(evictable, "Evictable");
   name_carrier_class<Evictable>(evictable);
 
   nb::class_<EvictableOperation, Operation> adapter(
-      module, "EvictableOperation", counted<EvictableOperation>(), nb::type_slots(operation_slots), nb::is_final(),
+      module, "EvictableOperation", counted<EvictableOperation>(), nb::type_slots(operation_slots),
+      nb::is_final(),
       "EvictableOperation(primary_operation)\n\n"
-      "Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the result and\n"
+      "Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the "
+      "result and\n"
       "the gradients to hierarchies of the same tier classes (S310).");
   adapter.def("__init__", &construct_adapter, "primary_operation"_a.none())
-      .def_prop_ro("primary_operation", [](EvictableOperation& self) { return self.primary_operation(); },
-                   "The nested operation.");
+      .def_prop_ro(
+          "primary_operation", [](EvictableOperation& self) { return self.primary_operation(); },
+          "The nested operation.");
 }
 
 }  // namespace orlop::bindings

@@ -24,7 +24,9 @@ SmallVector<Index, 8> to_extents(const nb::args& args) {
   return extents;
 }
 
-const DType& to_factory_dtype(nb::handle dtype) { return dtype.is_none() ? dtypes::Float32 : to_dtype(dtype, "CPU"); }
+const DType& to_factory_dtype(nb::handle dtype) {
+  return dtype.is_none() ? dtypes::Float32 : to_dtype(dtype, "CPU");
+}
 
 /// The Tensor behind `value`; anything else raises AttributeError at its first missing attribute (M604).
 Tensor to_tensor_like(nb::handle value, std::initializer_list<const char*> attributes) {
@@ -33,7 +35,8 @@ Tensor to_tensor_like(nb::handle value, std::initializer_list<const char*> attri
   return to_tensor(value, "friendly", "tensor");
 }
 
-// --- Values ---------------------------------------------------------------------------------------------------
+// --- Values
+// ---------------------------------------------------------------------------------------------------
 
 /// Nested lists and tuples, read once into row-major slots.
 class NestedValues {
@@ -47,7 +50,8 @@ class NestedValues {
     read(values, 0);
   }
   [[nodiscard]] Tensor tensor() const {
-    return orlop::detail::cpu_tensor(slots_.data(), friendly::row_major(extents_), friendly::column_major(extents_), dtype_);
+    return orlop::detail::cpu_tensor(slots_.data(), friendly::row_major(extents_),
+                                     friendly::column_major(extents_), dtype_);
   }
 
  private:
@@ -67,8 +71,10 @@ class NestedValues {
   /// Follows the first entries down to the extents.
   void measure(nb::handle values) {
     if (!is_level(values) || length(values) == 0)
-      raise<ValueError>("friendly", "values must be a non-empty list or tuple, or a native float32, int32 or bool "
-                        "buffer: got ", python_type_name(values));
+      raise<ValueError>("friendly",
+                        "values must be a non-empty list or tuple, or a native float32, int32 or bool "
+                        "buffer: got ",
+                        python_type_name(values));
     for (nb::handle level = values; is_level(level);) {
       const Py_ssize_t extent = length(level);
       if (extent == 0) raise<ValueError>("friendly", "values must not have empty levels");
@@ -81,7 +87,8 @@ class NestedValues {
   void read(nb::handle values, std::size_t depth) {
     const bool is_inner = depth < extents_.size();
     if (is_level(values) != is_inner || (is_inner && length(values) != extents_[depth]))
-      raise<ValueError>("friendly", "values must be rectangular: a level or a length differs at depth ", depth);
+      raise<ValueError>("friendly", "values must be rectangular: a level or a length differs at depth ",
+                        depth);
     if (!is_inner) {
       const std::vector<std::byte> slot = pack_values(nb::make_tuple(values), dtype_, false, "friendly");
       std::memcpy(next_, slot.data(), slot.size());
@@ -100,7 +107,8 @@ class NestedValues {
       return;
     }
     for (Py_ssize_t i = 0; i < extents_[depth]; ++i) {
-      if (i >= length(values)) raise<ValueError>("friendly", "values must be rectangular: a length changed while it was read");
+      if (i >= length(values))
+        raise<ValueError>("friendly", "values must be rectangular: a length changed while it was read");
       read(nb::borrow(entry(values, i)), depth + 1);
     }
   }
@@ -111,7 +119,8 @@ class NestedValues {
   std::byte* next_ = nullptr;
 };
 
-/// A native buffer of exactly the slots of `dtype`, any number of dimensions and strides; nothing where it is another.
+/// A native buffer of exactly the slots of `dtype`, any number of dimensions and strides; nothing where it is
+/// another.
 std::optional<Tensor> tensor_from_buffer(nb::handle values, const DType& dtype) {
   NativeBuffer buffer(values);
   const auto storage = buffer.storage_type();
@@ -128,7 +137,8 @@ std::optional<Tensor> tensor_from_buffer(nb::handle values, const DType& dtype) 
   bool is_plain = true;
   for (int i = 0; i < view.ndim; ++i) {
     extents.push_back(view.shape[i]);
-    if (view.shape[i] == 0) raise<ValueError>("friendly", "values must not have empty levels: an extent is 0");
+    if (view.shape[i] == 0)
+      raise<ValueError>("friendly", "values must not have empty levels: an extent is 0");
     is_plain = is_plain && view.strides[i] >= 0 && view.strides[i] % view.itemsize == 0;
     strides.push_back(view.strides[i] / view.itemsize);
   }
@@ -140,7 +150,8 @@ std::optional<Tensor> tensor_from_buffer(nb::handle values, const DType& dtype) 
 Tensor make_tensor(nb::handle values, nb::handle layout, nb::handle dtype) {
   if (layout.is_none()) {
     const DType& stored = to_factory_dtype(dtype);
-    static_cast<void>(friendly::zeros(std::array<Index, 1>{1}, stored));  // refuses a dtype that CPU does not store
+    static_cast<void>(
+        friendly::zeros(std::array<Index, 1>{1}, stored));  // refuses a dtype that CPU does not store
     if (PyObject_CheckBuffer(values.ptr()) != 0)
       if (auto tensor = tensor_from_buffer(values, stored)) return std::move(*tensor);
     return NestedValues(values, stored).tensor();
@@ -151,7 +162,8 @@ Tensor make_tensor(nb::handle values, nb::handle layout, nb::handle dtype) {
   const std::vector<std::byte> slots = pack_values(values, stored, false, "friendly");
   const Index count = static_cast<Index>(slots.size()) / stored.slot_bytes();
   if (count != placement.size())
-    raise<ValueError>("friendly", "the number of values must be the layout logical size ", placement.size(), ": got ", count);
+    raise<ValueError>("friendly", "the number of values must be the layout logical size ", placement.size(),
+                      ": got ", count);
   return orlop::detail::cpu_tensor(slots.data(), Layout::canonical(placement.shape()), placement, stored);
 }
 
@@ -172,11 +184,14 @@ nb::list to_list(nb::handle value) {
   const Tensor tensor = to_tensor_like(value, {"layout"});
   switch (tensor.carrier()->dtype().storage_type()) {
     case StorageType::float32:
-      return list_of<float>(orlop::detail::dense_slots(tensor), [](float x) { return PyFloat_FromDouble(x); });
+      return list_of<float>(orlop::detail::dense_slots(tensor),
+                            [](float x) { return PyFloat_FromDouble(x); });
     case StorageType::int32:
-      return list_of<std::int32_t>(orlop::detail::dense_slots(tensor), [](std::int32_t x) { return PyLong_FromLong(x); });
+      return list_of<std::int32_t>(orlop::detail::dense_slots(tensor),
+                                   [](std::int32_t x) { return PyLong_FromLong(x); });
     case StorageType::bool8:
-      return list_of<std::uint8_t>(orlop::detail::dense_slots(tensor), [](std::uint8_t x) { return PyBool_FromLong(x); });
+      return list_of<std::uint8_t>(orlop::detail::dense_slots(tensor),
+                                   [](std::uint8_t x) { return PyBool_FromLong(x); });
     case StorageType::other:
       break;
   }
@@ -190,40 +205,64 @@ nb::list to_list(nb::handle value) {
 
 void bind_friendly(nb::module_& module) {
   nb::module_ friendly_module = module.def_submodule("_friendly");
-  friendly_module.def("column_major", [](const nb::args& extents) { return friendly::column_major(to_extents(extents)); },
-                      "extents"_a, "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
-  friendly_module.def("row_major", [](const nb::args& extents) { return friendly::row_major(to_extents(extents)); },
-                      "extents"_a, "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
-  friendly_module.def("full", [](const nb::args& extents, nb::handle value, nb::handle dtype) {
-    const DType& stored = to_factory_dtype(dtype);
-    const Layout layout = friendly::column_major(to_extents(extents));
-    const Tensor one = friendly::zeros(std::array<Index, 1>{1}, stored);
-    set_carrier_item(*one.carrier(), 0, value);
-    return friendly::full(layout.extents(), one.carrier()->at(0), stored);
-  }, "extents"_a, nb::kw_only(), "value"_a, "dtype"_a = nb::none(), "Every element `value`; Float32 by default.");
-  friendly_module.def("zeros", [](const nb::args& extents, nb::handle dtype) {
-    return friendly::zeros(to_extents(extents), to_factory_dtype(dtype));
-  }, "extents"_a, nb::kw_only(), "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
-  friendly_module.def("ones", [](const nb::args& extents, nb::handle dtype) {
-    return friendly::ones(to_extents(extents), to_factory_dtype(dtype));
-  }, "extents"_a, nb::kw_only(), "dtype"_a = nb::none(), "Every element 1.0, 1 or True; Float32 by default.");
-  friendly_module.def("arange", [](nb::handle count, nb::handle dtype) {
-    nb::list extents;
-    extents.append(count);
-    return friendly::arange(to_extents(nb::borrow<nb::args>(nb::tuple(extents)))[0], to_factory_dtype(dtype));
-  }, "count"_a, nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
-  friendly_module.def("tensor", &make_tensor, "values"_a, nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
-                      "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
-                      "iterable by ordinal.");
-  friendly_module.def("sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); }, "tensor"_a,
-                      "The sum of all elements, of shape (1).");
-  friendly_module.def("mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
-                      "tensor"_a, "The mean of all elements, of shape (1).");
-  friendly_module.def("item", [](nb::handle value) {
-    const Tensor tensor = to_tensor_like(value, {"size", "layout"});
-    if (tensor.size() == 1 && tensor.is_single_subtensor()) return carrier_item(*tensor.carrier(), tensor.offset());
-    return from_scalar(friendly::item(tensor));
-  }, "tensor"_a, "The value of a Tensor of exactly one element.");
+  friendly_module.def(
+      "column_major", [](const nb::args& extents) { return friendly::column_major(to_extents(extents)); },
+      "extents"_a, "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
+  friendly_module.def(
+      "row_major", [](const nb::args& extents) { return friendly::row_major(to_extents(extents)); },
+      "extents"_a, "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
+  friendly_module.def(
+      "full",
+      [](const nb::args& extents, nb::handle value, nb::handle dtype) {
+        const DType& stored = to_factory_dtype(dtype);
+        const Layout layout = friendly::column_major(to_extents(extents));
+        const Tensor one = friendly::zeros(std::array<Index, 1>{1}, stored);
+        set_carrier_item(*one.carrier(), 0, value);
+        return friendly::full(layout.extents(), one.carrier()->at(0), stored);
+      },
+      "extents"_a, nb::kw_only(), "value"_a, "dtype"_a = nb::none(),
+      "Every element `value`; Float32 by default.");
+  friendly_module.def(
+      "zeros",
+      [](const nb::args& extents, nb::handle dtype) {
+        return friendly::zeros(to_extents(extents), to_factory_dtype(dtype));
+      },
+      "extents"_a, nb::kw_only(), "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
+  friendly_module.def(
+      "ones",
+      [](const nb::args& extents, nb::handle dtype) {
+        return friendly::ones(to_extents(extents), to_factory_dtype(dtype));
+      },
+      "extents"_a, nb::kw_only(), "dtype"_a = nb::none(),
+      "Every element 1.0, 1 or True; Float32 by default.");
+  friendly_module.def(
+      "arange",
+      [](nb::handle count, nb::handle dtype) {
+        nb::list extents;
+        extents.append(count);
+        return friendly::arange(to_extents(nb::borrow<nb::args>(nb::tuple(extents)))[0],
+                                to_factory_dtype(dtype));
+      },
+      "count"_a, nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
+  friendly_module.def(
+      "tensor", &make_tensor, "values"_a, nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
+      "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
+      "iterable by ordinal.");
+  friendly_module.def(
+      "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); }, "tensor"_a,
+      "The sum of all elements, of shape (1).");
+  friendly_module.def(
+      "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
+      "tensor"_a, "The mean of all elements, of shape (1).");
+  friendly_module.def(
+      "item",
+      [](nb::handle value) {
+        const Tensor tensor = to_tensor_like(value, {"size", "layout"});
+        if (tensor.size() == 1 && tensor.is_single_subtensor())
+          return carrier_item(*tensor.carrier(), tensor.offset());
+        return from_scalar(friendly::item(tensor));
+      },
+      "tensor"_a, "The value of a Tensor of exactly one element.");
   friendly_module.def("to_list", &to_list, "tensor"_a, "A new list of all values in ordinal order.");
 }
 

@@ -10,7 +10,8 @@ namespace orlop::bindings {
 
 namespace {
 
-/// A Tensor or a real number; anything else is for the dispatched operation to refuse, so that a profile shows it.
+/// A Tensor or a real number; anything else is for the dispatched operation to refuse, so that a profile
+/// shows it.
 Argument to_operand(nb::handle value) {
   if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
@@ -23,13 +24,16 @@ using UnaryFunction = Tensor (*)(const Tensor&);
 template <BinaryFunction function>
 void bind_binary(nb::module_& module, const char* name, const char* doc, const char* first = "lhs",
                  const char* second = "rhs") {
-  module.def(name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
-             nb::arg(first), nb::arg(second), doc);
+  module.def(
+      name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
+      nb::arg(first), nb::arg(second), doc);
 }
 
 template <UnaryFunction function>
 void bind_unary(nb::module_& module, const char* name, const char* doc) {
-  module.def(name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); }, "tensor"_a, doc);
+  module.def(
+      name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); }, "tensor"_a,
+      doc);
 }
 
 }  // namespace
@@ -47,26 +51,37 @@ void bind_functional(nb::module_& module) {
   bind_binary<&le>(module, "le", "lhs <= rhs as Bool.");
   bind_binary<&gt>(module, "gt", "lhs > rhs as Bool: lt with the operands swapped.");
   bind_binary<&ge>(module, "ge", "lhs >= rhs as Bool: le with the operands swapped.");
-  module.def("elementwise_mul", [](nb::handle lhs, nb::handle rhs) {
-    return elementwise_mul(to_tensor(lhs, "elementwise_mul", "lhs"), to_tensor(rhs, "elementwise_mul", "rhs"));
-  }, "lhs"_a, "rhs"_a, "lhs * rhs of two Tensors, element by element.");
+  module.def(
+      "elementwise_mul",
+      [](nb::handle lhs, nb::handle rhs) {
+        return elementwise_mul(to_tensor(lhs, "elementwise_mul", "lhs"),
+                               to_tensor(rhs, "elementwise_mul", "rhs"));
+      },
+      "lhs"_a, "rhs"_a, "lhs * rhs of two Tensors, element by element.");
   bind_unary<&neg>(module, "neg", "-tensor.");
   bind_unary<&exp>(module, "exp", "e to the power of each element, as Float32.");
   bind_unary<&log>(module, "log", "The natural logarithm of each element.");
   bind_unary<&relu>(module, "relu", "Each element where it is positive, otherwise 0; NaN stays.");
   bind_unary<&tanh>(module, "tanh", "The hyperbolic tangent of each element, as Float32.");
   bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.");
-  module.def("select", [](nb::handle condition, nb::handle on_true, nb::handle on_false) {
-    return select(to_tensor(condition, "select", "condition"), to_tensor(on_true, "select", "on_true"),
-                  to_tensor(on_false, "select", "on_false"));
-  }, "condition"_a, "on_true"_a, "on_false"_a, "on_true where the Bool condition holds, otherwise on_false.");
-  module.def("matmul", [](nb::handle lhs, nb::handle rhs, nb::handle accumulator_dtype) {
-    const Tensor left = to_tensor(lhs, "matmul", "lhs");
-    const Tensor right = to_tensor(rhs, "matmul", "rhs");
-    if (accumulator_dtype.is_none()) return matmul(left, right);
-    return matmul(left, right, {.accumulator_dtype = to_dtype(accumulator_dtype, "accumulator")});
-  }, "lhs"_a, "rhs"_a, nb::kw_only(), "accumulator_dtype"_a = nb::none(),
-             "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
+  module.def(
+      "select",
+      [](nb::handle condition, nb::handle on_true, nb::handle on_false) {
+        return select(to_tensor(condition, "select", "condition"), to_tensor(on_true, "select", "on_true"),
+                      to_tensor(on_false, "select", "on_false"));
+      },
+      "condition"_a, "on_true"_a, "on_false"_a,
+      "on_true where the Bool condition holds, otherwise on_false.");
+  module.def(
+      "matmul",
+      [](nb::handle lhs, nb::handle rhs, nb::handle accumulator_dtype) {
+        const Tensor left = to_tensor(lhs, "matmul", "lhs");
+        const Tensor right = to_tensor(rhs, "matmul", "rhs");
+        if (accumulator_dtype.is_none()) return matmul(left, right);
+        return matmul(left, right, {.accumulator_dtype = to_dtype(accumulator_dtype, "accumulator")});
+      },
+      "lhs"_a, "rhs"_a, nb::kw_only(), "accumulator_dtype"_a = nb::none(),
+      "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
   module.def(
       "gather",
       [](nb::handle tensor, nb::handle indices, nb::handle axis) {
@@ -74,13 +89,14 @@ void bind_functional(nb::module_& module) {
                       to_index<ValueError>(axis, "gather", "axis"));
       },
       "tensor"_a, "indices"_a, "axis"_a,
-      "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).");
+      "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) "
+      "(P68).");
   module.def(
       "scatter_add",
       [](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
-        return scatter_add(to_tensor(base, "scatter_add", "base"), to_tensor(indices, "scatter_add", "indices"),
-                           to_tensor(updates, "scatter_add", "updates"),
-                           to_index<ValueError>(axis, "scatter_add", "axis"));
+        return scatter_add(
+            to_tensor(base, "scatter_add", "base"), to_tensor(indices, "scatter_add", "indices"),
+            to_tensor(updates, "scatter_add", "updates"), to_index<ValueError>(axis, "scatter_add", "axis"));
       },
       "base"_a, "indices"_a, "updates"_a, "axis"_a,
       "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");

@@ -3,7 +3,8 @@
 
 namespace {
 
-/// Almost every count changes on a thread that holds the interpreter: asking is several times cheaper than taking it.
+/// Almost every count changes on a thread that holds the interpreter: asking is several times cheaper than
+/// taking it.
 template <class Action>
 void with_interpreter(Action action) noexcept {
   if (PyGILState_Check() == 1) return action();

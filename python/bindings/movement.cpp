@@ -1,4 +1,5 @@
-// The Python face of moving: `move`, the registry of routes, and the trampoline behind moves written in Python.
+// The Python face of moving: `move`, the registry of routes, and the trampoline behind moves written in
+// Python.
 #include "orlop/movement/move.hpp"
 
 #include <array>
@@ -66,7 +67,8 @@ class PythonMove final : public Native {
     const nb::object value = self().type().attr(name);
     if (value.is_none()) return {};
     if (const CarrierClass pinned = carrier_class_of_type(value)) return pinned;
-    raise<TypeError>(implementation_name(), name, " must be a Carrier class or None: got ", python_type_name(value));
+    raise<TypeError>(implementation_name(), name, " must be a Carrier class or None: got ",
+                     python_type_name(value));
   }
 };
 
@@ -82,33 +84,37 @@ Ref<Carrier> to_destination(nb::handle value) { return Ref<Carrier>(try_native<C
 template <class Native, class Base>
 void bind_move(nb::module_& module, const char* name, nb::handle source_class, nb::handle destination_class,
                const char* doc) {
-  nb::class_<Native, Base, PythonMove<Native>> bound(module, name, counted<Native>(), nb::type_slots(operation_slots),
-                                                     doc);
+  nb::class_<Native, Base, PythonMove<Native>> bound(module, name, counted<Native>(),
+                                                     nb::type_slots(operation_slots), doc);
   bound.def(nb::init<>())
-      .def("_forward",
-           [](Native& self, nb::handle tensor, nb::handle destination) {
-             return trampoline_of<Native>(self, "_forward")
-                 .native_transfer(to_tensor(tensor, "move", "tensor"), to_destination(destination));
-           },
-           "tensor"_a.none(), "destination"_a.none(), "Hook: makes the result, by default from `_copy`.")
-      .def("_copy",
-           [](Native& self, nb::handle tensor, nb::handle destination, nb::handle output, nb::handle) {
-             trampoline_of<Native>(self, "_copy")
-                 .native_copy(to_tensor(tensor, "move", "tensor"), to_destination(destination),
-                              to_tensor(output, "move", "output"));
-           },
-           "tensor"_a.none(), "destination"_a.none(), "output"_a.none(), "element_count"_a.none(),
-           "Hook: copies the values of `tensor` onto `output`, which lies on `destination`; returns None.")
-      .def("backward",
-           [](Native& self, nb::handle gradient) {
-             return gradients_tuple(self.MoveOperation::backward(to_tensor(gradient, "move", "gradient")));
-           },
-           "gradient"_a.none(), "The cotangent, moved back by the route that was kept at the forward call.");
+      .def(
+          "_forward",
+          [](Native& self, nb::handle tensor, nb::handle destination) {
+            return trampoline_of<Native>(self, "_forward")
+                .native_transfer(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+          },
+          "tensor"_a.none(), "destination"_a.none(), "Hook: makes the result, by default from `_copy`.")
+      .def(
+          "_copy",
+          [](Native& self, nb::handle tensor, nb::handle destination, nb::handle output, nb::handle) {
+            trampoline_of<Native>(self, "_copy")
+                .native_copy(to_tensor(tensor, "move", "tensor"), to_destination(destination),
+                             to_tensor(output, "move", "output"));
+          },
+          "tensor"_a.none(), "destination"_a.none(), "output"_a.none(), "element_count"_a.none(),
+          "Hook: copies the values of `tensor` onto `output`, which lies on `destination`; returns None.")
+      .def(
+          "backward",
+          [](Native& self, nb::handle gradient) {
+            return gradients_tuple(self.MoveOperation::backward(to_tensor(gradient, "move", "gradient")));
+          },
+          "gradient"_a.none(), "The cotangent, moved back by the route that was kept at the forward call.");
   nb::setattr(bound, "source_class", source_class);
   nb::setattr(bound, "destination_class", destination_class);
 }
 
-// --- The registry -------------------------------------------------------------------------------------------------
+// --- The registry
+// -------------------------------------------------------------------------------------------------
 
 /// A Python object that may outlive the interpreter and be dropped on any thread.
 std::shared_ptr<void> held(nb::handle object) {
@@ -131,8 +137,9 @@ MoveRoute to_route(nb::handle operation_class, std::string_view what) {
   if (is_move < 0) throw_python_error();
   if (is_move == 0)
     raise<TypeError>(what, "operation_class must be a MoveOperation class: got ",
-                     PyType_Check(operation_class.ptr()) ? nb::cast<std::string>(operation_class.attr("__name__"))
-                                                         : python_type_name(operation_class));
+                     PyType_Check(operation_class.ptr())
+                         ? nb::cast<std::string>(operation_class.attr("__name__"))
+                         : python_type_name(operation_class));
   MoveRoute route;
   route.name = nb::cast<std::string>(operation_class.attr("__name__"));
   route.python_class = held(operation_class);
@@ -158,47 +165,67 @@ nb::object operation_class_of(const MoveRoute& route) {
 void bind_movement(nb::module_& module) {
   bind_move<MoveOperation, Operation>(
       module, "MoveOperation", nb::none(), nb::none(),
-      "One way to move between two carriers; subclass it with `_copy(tensor, destination, output, element_count)`.\n\n"
-      "The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` runs after\n"
-      "all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` from slot 0\n"
+      "One way to move between two carriers; subclass it with `_copy(tensor, destination, output, "
+      "element_count)`.\n\n"
+      "The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` "
+      "runs after\n"
+      "all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` "
+      "from slot 0\n"
       "and `element_count` its span. forward(tensor, destination) is the whole move.");
-  bind_move<ElementwiseMoveOperation, MoveOperation>(
-      module, "ElementwiseMoveOperation", nb::none(), nb::none(),
-      "Moves the logical values in ascending order; holes stay untouched. The route of every unregistered pair.");
+  bind_move<ElementwiseMoveOperation, MoveOperation>(module, "ElementwiseMoveOperation", nb::none(),
+                                                     nb::none(),
+                                                     "Moves the logical values in ascending order; holes "
+                                                     "stay untouched. The route of every unregistered pair.");
   bind_move<CpuToFileBackedMoveOperation, MoveOperation>(
       module, "CpuToFileBackedMoveOperation", python_class(carrier_class<CPU>()),
-      python_class(carrier_class<FileBacked>()), "Writes the span of a CPU into a file from byte 0, in one transfer.");
+      python_class(carrier_class<FileBacked>()),
+      "Writes the span of a CPU into a file from byte 0, in one transfer.");
   bind_move<FileBackedToCpuMoveOperation, MoveOperation>(
       module, "FileBackedToCpuMoveOperation", python_class(carrier_class<FileBacked>()),
-      python_class(carrier_class<CPU>()), "Reads the span of a file into a CPU from slot 0, in one transfer.");
+      python_class(carrier_class<CPU>()),
+      "Reads the span of a file into a CPU from slot 0, in one transfer.");
 
-  module.def("move", [](nb::handle tensor, nb::handle destination) {
-    return move(to_tensor(tensor, "move", "tensor"), to_destination(destination));
-  }, "tensor"_a.none(), "destination"_a.none(),
-             "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
-             "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to\n"
-             "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
-             "as it was (S403, S406).");
-  module.def("register_move_operation", [](nb::handle source_class, nb::handle destination_class,
-                                           nb::handle operation_class) {
-    constexpr std::string_view what = "register_move_operation";
-    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
-    const CarrierClass destination = to_carrier_class(destination_class, what, "destination_class");
-    register_move_operation(source, destination, to_route(operation_class, what));
-  }, "source_class"_a.none(), "destination_class"_a.none(), "operation_class"_a.none(),
-             "Makes `operation_class` the route of the exact pair; ValueError where the pair has one.");
-  module.def("unregister_move_operation", [](nb::handle source_class, nb::handle destination_class) {
-    constexpr std::string_view what = "unregister_move_operation";
-    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
-    return operation_class_of(
-        unregister_move_operation(source, to_carrier_class(destination_class, what, "destination_class")));
-  }, "source_class"_a.none(), "destination_class"_a.none(), "Takes the route of the exact pair away and returns its class; KeyError.");
-  module.def("dispatch_move", [](nb::handle source_class, nb::handle destination_class) {
-    constexpr std::string_view what = "dispatch_move";
-    const CarrierClass source = to_carrier_class(source_class, what, "source_class");
-    return operation_class_of(
-        dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
-  }, "source_class"_a.none(), "destination_class"_a.none(), "The class that moves the exact pair: its entry, or the elementwise one.");
+  module.def(
+      "move",
+      [](nb::handle tensor, nb::handle destination) {
+        return move(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+      },
+      "tensor"_a.none(), "destination"_a.none(),
+      "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
+      "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and "
+      "able to\n"
+      "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
+      "as it was (S403, S406).");
+  module.def(
+      "register_move_operation",
+      [](nb::handle source_class, nb::handle destination_class, nb::handle operation_class) {
+        constexpr std::string_view what = "register_move_operation";
+        const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+        const CarrierClass destination = to_carrier_class(destination_class, what, "destination_class");
+        register_move_operation(source, destination, to_route(operation_class, what));
+      },
+      "source_class"_a.none(), "destination_class"_a.none(), "operation_class"_a.none(),
+      "Makes `operation_class` the route of the exact pair; ValueError where the pair has one.");
+  module.def(
+      "unregister_move_operation",
+      [](nb::handle source_class, nb::handle destination_class) {
+        constexpr std::string_view what = "unregister_move_operation";
+        const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+        return operation_class_of(unregister_move_operation(
+            source, to_carrier_class(destination_class, what, "destination_class")));
+      },
+      "source_class"_a.none(), "destination_class"_a.none(),
+      "Takes the route of the exact pair away and returns its class; KeyError.");
+  module.def(
+      "dispatch_move",
+      [](nb::handle source_class, nb::handle destination_class) {
+        constexpr std::string_view what = "dispatch_move";
+        const CarrierClass source = to_carrier_class(source_class, what, "source_class");
+        return operation_class_of(
+            dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
+      },
+      "source_class"_a.none(), "destination_class"_a.none(),
+      "The class that moves the exact pair: its entry, or the elementwise one.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&orlop::detail::forget_python_routes));
 }
 

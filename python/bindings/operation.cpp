@@ -42,14 +42,17 @@ class PythonOperation final : public Operation {
   }
 };
 
-bool is_python(const Operation& operation) { return dynamic_cast<const PythonOperation*>(&operation) != nullptr; }
+bool is_python(const Operation& operation) {
+  return dynamic_cast<const PythonOperation*>(&operation) != nullptr;
+}
 
 /// The validated `options` of a call, or null: the one keyword that forward takes (P42).
 const OperationExecutionOptions* keyword_options(const nb::kwargs& kwargs, std::string_view what) {
   const OperationExecutionOptions* options = nullptr;
   for (const auto& [key, value] : kwargs) {
     const auto word = nb::cast<std::string>(key);
-    if (word != "options") raise<TypeError>(what, "unexpected keyword argument '", word, "'; only options is allowed");
+    if (word != "options")
+      raise<TypeError>(what, "unexpected keyword argument '", word, "'; only options is allowed");
     options = to_options(value, what);
   }
   return options;
@@ -159,47 +162,67 @@ std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) 
 }
 
 void bind_operation(nb::module_& module) {
-  nb::class_<Operation, PythonOperation> operation(module, "Operation", counted<Operation>(),
-                                                   nb::type_slots(operation_slots), nb::is_weak_referenceable(),
-                                                   nb::dynamic_attr(),
-                                                   "One stateful invocation; subclass it with `_forward` and `backward`.");
+  nb::class_<Operation, PythonOperation> operation(
+      module, "Operation", counted<Operation>(), nb::type_slots(operation_slots), nb::is_weak_referenceable(),
+      nb::dynamic_attr(), "One stateful invocation; subclass it with `_forward` and `backward`.");
   operation.def(nb::init<>())
-      .def("forward", &forward, "inputs"_a, "kwargs"_a, "Runs the operation on positional inputs; options= is the only keyword.")
+      .def("forward", &forward, "inputs"_a, "kwargs"_a,
+           "Runs the operation on positional inputs; options= is the only keyword.")
       .def("_execute_lowered", &execute_lowered, "inputs"_a, "kwargs"_a, "forward without recording a node.")
-      .def("_forward", [](Operation& self, const nb::args&) {
-             raise<TypeError>(call_name(self), "_forward is a hook; call forward");
-           }, "inputs"_a)
-      .def("backward", [](Operation& self, nb::handle gradient) {
-             if (is_python(self)) return gradients_tuple(self.Operation::backward(Tensor()));
-             return gradients_tuple(self.backward(to_tensor(gradient, call_name(self), "gradient")));
-           }, "gradient"_a, "One Tensor or None per saved input.")
+      .def(
+          "_forward",
+          [](Operation& self, const nb::args&) {
+            raise<TypeError>(call_name(self), "_forward is a hook; call forward");
+          },
+          "inputs"_a)
+      .def(
+          "backward",
+          [](Operation& self, nb::handle gradient) {
+            if (is_python(self)) return gradients_tuple(self.Operation::backward(Tensor()));
+            return gradients_tuple(self.backward(to_tensor(gradient, call_name(self), "gradient")));
+          },
+          "gradient"_a, "One Tensor or None per saved input.")
       .def_prop_ro("ctx", &context, "The instance's own dict.")
-      .def("store_inputs", &store_inputs, "inputs"_a, "Keeps the Tensors among the arguments with fresh version tokens.")
-      .def("inputs", [](const Operation& self) {
-             nb::list list;
-             for (const Tensor& tensor : self.inputs()) list.append(tensor);
-             return nb::tuple(list);
-           }, "The kept Tensors.")
+      .def("store_inputs", &store_inputs, "inputs"_a,
+           "Keeps the Tensors among the arguments with fresh version tokens.")
+      .def(
+          "inputs",
+          [](const Operation& self) {
+            nb::list list;
+            for (const Tensor& tensor : self.inputs()) list.append(tensor);
+            return nb::tuple(list);
+          },
+          "The kept Tensors.")
       .def("input_versions", &input_versions, "One version token per kept Tensor.")
       .def("validate_input_versions", &Operation::validate_input_versions,
            "RuntimeError when a kept Tensor was mutated since.")
       .def("_release_autograd_state", &Operation::release_autograd_state)
       .def_prop_ro("_autograd_state_freed", &Operation::autograd_state_freed)
-      .def_prop_ro("_operation_name", [](const Operation& self) -> nb::object {
-        if (!self.is_dispatched()) return nb::none();
-        return nb::str(self.operation_name().c_str(), self.operation_name().size());
-      })
-      .def_prop_ro("_dispatch_carrier_class", [](const Operation& self) { return python_class(self.dispatch_carrier_class()); })
+      .def_prop_ro("_operation_name",
+                   [](const Operation& self) -> nb::object {
+                     if (!self.is_dispatched()) return nb::none();
+                     return nb::str(self.operation_name().c_str(), self.operation_name().size());
+                   })
+      .def_prop_ro("_dispatch_carrier_class",
+                   [](const Operation& self) { return python_class(self.dispatch_carrier_class()); })
       .def_prop_ro("_execution_options", [](const Operation& self) -> nb::object {
         return self.execution_options() == nullptr ? nb::none() : nb::cast(*self.execution_options());
       });
-  module.def("execute_lowered_operation", [](Operation& operation, const nb::args& args, const nb::kwargs& kwargs) {
-    return execute_lowered(operation, args, kwargs);
-  }, "operation"_a, "inputs"_a, "kwargs"_a, "The base path of `_execute_lowered`, whatever a subclass shadows.");
-  module.def("table_operation", [](nb::handle name) {
-    if (!PyUnicode_Check(name.ptr())) raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
-    return table_operation(nb::cast<std::string>(name));
-  }, "name"_a, "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
+  module.def(
+      "execute_lowered_operation",
+      [](Operation& operation, const nb::args& args, const nb::kwargs& kwargs) {
+        return execute_lowered(operation, args, kwargs);
+      },
+      "operation"_a, "inputs"_a, "kwargs"_a,
+      "The base path of `_execute_lowered`, whatever a subclass shadows.");
+  module.def(
+      "table_operation",
+      [](nb::handle name) {
+        if (!PyUnicode_Check(name.ptr()))
+          raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
+        return table_operation(nb::cast<std::string>(name));
+      },
+      "name"_a, "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
 }
 
 }  // namespace orlop::bindings

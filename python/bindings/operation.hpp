@@ -6,8 +6,8 @@
 
 namespace orlop::bindings {
 
-/// Positional Python arguments for `operation`: as the built-in operations understand them, or as they are for an
-/// operation written in Python.
+/// Positional Python arguments for `operation`: as the built-in operations understand them, or as they are
+/// for an operation written in Python.
 std::vector<Argument> to_arguments(const Operation& operation, nb::handle args);
 
 /// Calls `_forward` of the Python object behind an operation; TypeError where it returns no Tensor.

@@ -44,8 +44,8 @@ class Traversal final : public ReferenceVisitor {
   std::vector<const Object*> stack_;
 };
 
-// The place of the instance's __dict__, or null. A positive offset is nanobind's: a dict that a Python class adds has
-// none, and Python's own slots see to it.
+// The place of the instance's __dict__, or null. A positive offset is nanobind's: a dict that a Python class
+// adds has none, and Python's own slots see to it.
 PyObject** instance_dict(PyObject* self) {
   const Py_ssize_t offset = Py_TYPE(self)->tp_dictoffset;
   return offset > 0 ? reinterpret_cast<PyObject**>(reinterpret_cast<std::byte*>(self) + offset) : nullptr;
@@ -72,7 +72,9 @@ PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
 
 void throw_python_error() { throw nb::python_error(); }
 
-std::string python_type_name(nb::handle value) { return nb::cast<std::string>(nb::handle(value.type()).attr("__name__")); }
+std::string python_type_name(nb::handle value) {
+  return nb::cast<std::string>(nb::handle(value.type()).attr("__name__"));
+}
 
 std::optional<Index> detail::index_protocol(nb::handle value, std::string_view what, std::string_view name,
                                             bool allow_bool) {
@@ -102,9 +104,7 @@ float round_ratio(const nb::object& numerator, const nb::object& denominator) {
   const int negative = PyObject_RichCompareBool(numerator.ptr(), nb::int_(0).ptr(), Py_LT);
   if (negative < 0) throw_python_error();
   const nb::object magnitude = negative == 1 ? nb::object(-numerator) : numerator;
-  const auto bits = [](const nb::object& number) {
-    return nb::cast<long long>(number.attr("bit_length")());
-  };
+  const auto bits = [](const nb::object& number) { return nb::cast<long long>(number.attr("bit_length")()); };
   const long long shift = 66 - (bits(magnitude) - bits(denominator));
   const nb::object scaled = shift >= 0 ? magnitude << nb::int_(shift) : magnitude;
   const nb::object divisor = shift >= 0 ? denominator : denominator << nb::int_(-shift);
@@ -203,7 +203,8 @@ namespace {
 
 // Paths in a message may hold bytes that are no UTF-8; Python writes those as surrogates.
 nb::object to_str(std::string_view words) {
-  PyObject* result = PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "surrogateescape");
+  PyObject* result =
+      PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "surrogateescape");
   if (result == nullptr) throw_python_error();
   return nb::steal(result);
 }
@@ -237,7 +238,8 @@ void install_error_translation() {
           translate<NotImplementedError>(error, PyExc_NotImplementedError) ||
           translate<TypeError>(error, PyExc_TypeError) || translate<ValueError>(error, PyExc_ValueError) ||
           translate<OverflowError>(error, PyExc_OverflowError) ||
-          translate<MemoryError>(error, PyExc_MemoryError) || translate<BufferError>(error, PyExc_BufferError) ||
+          translate<MemoryError>(error, PyExc_MemoryError) ||
+          translate<BufferError>(error, PyExc_BufferError) ||
           translate<AttributeError>(error, PyExc_AttributeError))
         return;
       PyErr_SetObject(PyExc_RuntimeError, to_str(error.what()).ptr());

@@ -1,4 +1,5 @@
-// What every binding file shares: casters of counted handles, conversion of Python numbers, the collector's slots.
+// What every binding file shares: casters of counted handles, conversion of Python numbers, the collector's
+// slots.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -84,7 +85,8 @@ T* try_native(nb::handle value) {
 
 namespace detail {
 /// The value through `__index__`, or nothing beyond 64 bits.
-std::optional<Index> index_protocol(nb::handle value, std::string_view what, std::string_view name, bool allow_bool);
+std::optional<Index> index_protocol(nb::handle value, std::string_view what, std::string_view name,
+                                    bool allow_bool);
 }  // namespace detail
 
 template <class E>

@@ -17,7 +17,8 @@ TensorObject* try_tensor(nb::handle value) {
   // Exact type first: this is on the path of every call.
   static PyObject* const type = nb::type<TensorObject>().ptr();
   PyObject* object = value.ptr();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != type && !nb::isinstance<TensorObject>(value)) return nullptr;
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != type && !nb::isinstance<TensorObject>(value))
+    return nullptr;
   return nb::inst_ready(value) ? nb::inst_ptr<TensorObject>(value) : nullptr;
 }
 
@@ -57,7 +58,8 @@ namespace {
 
 Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }
 
-void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb::handle offset, nb::handle layout) {
+void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb::handle offset,
+               nb::handle layout) {
   if (!nb::isinstance<Carrier>(carrier))
     raise<TypeError>("Tensor", "carrier must be a Carrier: got ", python_type_name(carrier));
   const auto storage = nb::cast<Ref<Carrier>>(carrier);
@@ -71,7 +73,8 @@ void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb
   new (self.p) TensorObject(checked.carrier(), checked.offset(), checked.layout());
 }
 
-// --- Operators (M405) ---------------------------------------------------------------------------------------
+// --- Operators (M405)
+// ---------------------------------------------------------------------------------------
 
 /// An operand of an operator, or nothing where it is neither Tensor nor real number.
 std::optional<Argument> operand(nb::handle value) {
@@ -85,43 +88,56 @@ Argument require_operand(nb::handle value, const char* symbol) {
   if (nb::hasattr(value, "__array_interface__"))
     raise<TypeError>(symbol, "the other operand must be a Tensor or a real number: got an array, ",
                      python_type_name(value), "; bring it in with orlop.from_dlpack or friendly.tensor");
-  raise<TypeError>(symbol, "the other operand must be a Tensor or a real number: got ", python_type_name(value));
+  raise<TypeError>(symbol, "the other operand must be a Tensor or a real number: got ",
+                   python_type_name(value));
 }
 
 using BinaryFunction = Tensor (*)(Argument, Argument);
 
 template <BinaryFunction function>
-void bind_operator(nb::class_<TensorObject>& bound, const char* name, const char* reflected, const char* symbol) {
-  bound.def(name, [symbol](TensorObject& self, nb::handle other) {
-    return function(Argument(handle_of(self)), require_operand(other, symbol));
-  }, "other"_a);
+void bind_operator(nb::class_<TensorObject>& bound, const char* name, const char* reflected,
+                   const char* symbol) {
+  bound.def(
+      name,
+      [symbol](TensorObject& self, nb::handle other) {
+        return function(Argument(handle_of(self)), require_operand(other, symbol));
+      },
+      "other"_a);
   if (reflected == nullptr) return;
-  bound.def(reflected, [symbol](TensorObject& self, nb::handle other) {
-    return function(require_operand(other, symbol), Argument(handle_of(self)));
-  }, "other"_a);
+  bound.def(
+      reflected,
+      [symbol](TensorObject& self, nb::handle other) {
+        return function(require_operand(other, symbol), Argument(handle_of(self)));
+      },
+      "other"_a);
 }
 
 /// `==` and `!=` with anything else are Python's own.
 template <BinaryFunction function>
 void bind_equality(nb::class_<TensorObject>& bound, const char* name) {
-  bound.def(name, [](TensorObject& self, nb::handle other) -> nb::object {
-    auto argument = operand(other);
-    if (!argument) return nb::borrow(Py_NotImplemented);
-    return nb::cast(function(Argument(handle_of(self)), std::move(*argument)));
-  }, "other"_a);
+  bound.def(
+      name,
+      [](TensorObject& self, nb::handle other) -> nb::object {
+        auto argument = operand(other);
+        if (!argument) return nb::borrow(Py_NotImplemented);
+        return nb::cast(function(Argument(handle_of(self)), std::move(*argument)));
+      },
+      "other"_a);
 }
 
 Tensor matrix_product(TensorObject& self, nb::handle other) {
   return matmul(handle_of(self), to_tensor(other, "@", "the other operand"));
 }
 
-// --- Conversions -----------------------------------------------------------------------------------------------
+// --- Conversions
+// -----------------------------------------------------------------------------------------------
 
 Scalar single_element(TensorObject& self, const char* what) {
   const Tensor tensor = handle_of(self);
   tensor.require_single_subtensor("indexing");
   if (tensor.size() != 1)
-    raise<ValueError>(what, "only a Tensor of exactly one element converts to a number: it has ", tensor.size());
+    raise<ValueError>(what, "only a Tensor of exactly one element converts to a number: it has ",
+                      tensor.size());
   return tensor.carrier()->at(tensor.offset());
 }
 
@@ -146,22 +162,25 @@ std::string some_values(const Tensor& tensor) {
 std::string represent(TensorObject& self) {
   const Tensor tensor = handle_of(self);
   const auto nest = [](const nb::object& value) { return nb::cast<std::string>(nb::repr(value)); };
-  return text("Tensor(", some_values(tensor), ", shape=", nest(shape_tuple(tensor.layout().shape())), ", strides=",
-              nest(nest_tuple(tensor.layout().stride())), ", dtype=", tensor.dtype().name(), ", carrier=",
-              tensor.carrier_type(), ", residency=", tensor.carrier()->residency(), ", version=", tensor.version(), ")");
+  return text("Tensor(", some_values(tensor), ", shape=", nest(shape_tuple(tensor.layout().shape())),
+              ", strides=", nest(nest_tuple(tensor.layout().stride())), ", dtype=", tensor.dtype().name(),
+              ", carrier=", tensor.carrier_type(), ", residency=", tensor.carrier()->residency(),
+              ", version=", tensor.version(), ")");
 }
 
 nb::object iterate(TensorObject& self) {
   const Tensor tensor = handle_of(self);
   if (tensor.layout().rank() > 1)
-    raise<TypeError>("Tensor", "a Tensor of ", tensor.layout().rank(), " modes is not iterated implicitly; index it, or "
+    raise<TypeError>("Tensor", "a Tensor of ", tensor.layout().rank(),
+                     " modes is not iterated implicitly; index it, or "
                      "use friendly.to_list");
   nb::list values;
   for (Index i = 0; i < tensor.size(); ++i) values.append(from_scalar(tensor.at(Coordinate(i))));
   return nb::steal(PyObject_GetIter(values.ptr()));
 }
 
-// --- Autograd -------------------------------------------------------------------------------------------------
+// --- Autograd
+// -------------------------------------------------------------------------------------------------
 
 std::optional<Tensor> optional_tensor(nb::handle value, std::string_view what, std::string_view name) {
   if (value.is_none()) return std::nullopt;
@@ -170,120 +189,169 @@ std::optional<Tensor> optional_tensor(nb::handle value, std::string_view what, s
 
 void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
   tensor
-      .def("backward", [](TensorObject& self, nb::handle gradient, nb::handle retain_graph) {
-             backward(handle_of(self), optional_tensor(gradient, "backward", "gradient"),
-                      {.retain_graph = to_bool(retain_graph, "backward", "retain_graph")});
-           }, "gradient"_a = nb::none(), "retain_graph"_a = false, "Adds gradients to every leaf below this Tensor.")
-      .def_static("backwards_traversal", [](nb::handle gradient, nb::handle operation, nb::handle retain_graph) {
-             if (operation.is_none()) return;
-             if (!nb::isinstance<Operation>(operation))
-               raise<AttributeError>("backwards_traversal", "operation must be an autograd node or None: got ",
-                                     python_type_name(operation));
-             backwards_traversal(to_tensor(gradient, "backwards_traversal", "gradient"),
-                                 nb::cast<Ref<Operation>>(operation),
-                                 {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
-           }, "gradient"_a, "operation"_a, "retain_graph"_a = false, "backward, started at a node.")
-      .def_prop_rw("grad",
-                   [](TensorObject& self) -> nb::object {
-                     const Tensor gradient = gradient_of(handle_of(self));
-                     return gradient ? nb::cast(gradient) : nb::none();
-                   },
-                   [](TensorObject& self, nb::handle value) {
-                     const auto gradient = optional_tensor(value, "grad", "grad");
-                     set_gradient(handle_of(self), gradient ? *gradient : Tensor());
-                   },
-                   nb::for_setter(nb::sig("def grad(self, value: Tensor | None, /) -> None")),
-                   "The accumulated gradient, or None.")
-      .def_prop_rw("autograd_ctx",
-                   [](TensorObject& self) { return autograd_node(handle_of(self)); },
-                   [](TensorObject& self, nb::handle node) {
-                     if (!node.is_none() && !nb::isinstance<Operation>(node))
-                       raise<TypeError>("autograd_ctx", "must be an Operation or None: got ", python_type_name(node));
-                     set_autograd_node(handle_of(self), node.is_none() ? Ref<Operation>() : nb::cast<Ref<Operation>>(node));
-                   },
-                   nb::for_setter(nb::sig("def autograd_ctx(self, value: Operation | None, /) -> None")),
-                   "The operation that produced this Tensor, or None for a leaf.")
-      .def("retain_grad", [](TensorObject& self, nb::handle retain) {
-             retain_grad(handle_of(self), to_bool(retain, "retain_grad", "retain"));
-           }, "retain"_a = true, "Whether a Tensor that is no leaf keeps its gradient too.");
+      .def(
+          "backward",
+          [](TensorObject& self, nb::handle gradient, nb::handle retain_graph) {
+            backward(handle_of(self), optional_tensor(gradient, "backward", "gradient"),
+                     {.retain_graph = to_bool(retain_graph, "backward", "retain_graph")});
+          },
+          "gradient"_a = nb::none(), "retain_graph"_a = false,
+          "Adds gradients to every leaf below this Tensor.")
+      .def_static(
+          "backwards_traversal",
+          [](nb::handle gradient, nb::handle operation, nb::handle retain_graph) {
+            if (operation.is_none()) return;
+            if (!nb::isinstance<Operation>(operation))
+              raise<AttributeError>("backwards_traversal", "operation must be an autograd node or None: got ",
+                                    python_type_name(operation));
+            backwards_traversal(
+                to_tensor(gradient, "backwards_traversal", "gradient"), nb::cast<Ref<Operation>>(operation),
+                {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
+          },
+          "gradient"_a, "operation"_a, "retain_graph"_a = false, "backward, started at a node.")
+      .def_prop_rw(
+          "grad",
+          [](TensorObject& self) -> nb::object {
+            const Tensor gradient = gradient_of(handle_of(self));
+            return gradient ? nb::cast(gradient) : nb::none();
+          },
+          [](TensorObject& self, nb::handle value) {
+            const auto gradient = optional_tensor(value, "grad", "grad");
+            set_gradient(handle_of(self), gradient ? *gradient : Tensor());
+          },
+          nb::for_setter("value"_a.none()),
+          nb::for_setter(nb::sig("def grad(self, value: Tensor | None, /) -> None")),
+          "The accumulated gradient, or None.")
+      .def_prop_rw(
+          "autograd_ctx", [](TensorObject& self) { return autograd_node(handle_of(self)); },
+          [](TensorObject& self, nb::handle node) {
+            if (!node.is_none() && !nb::isinstance<Operation>(node))
+              raise<TypeError>("autograd_ctx", "must be an Operation or None: got ", python_type_name(node));
+            set_autograd_node(handle_of(self),
+                              node.is_none() ? Ref<Operation>() : nb::cast<Ref<Operation>>(node));
+          },
+          nb::for_setter("value"_a.none()),
+          nb::for_setter(nb::sig("def autograd_ctx(self, value: Operation | None, /) -> None")),
+          "The operation that produced this Tensor, or None for a leaf.")
+      .def(
+          "retain_grad",
+          [](TensorObject& self, nb::handle retain) {
+            retain_grad(handle_of(self), to_bool(retain, "retain_grad", "retain"));
+          },
+          "retain"_a = true, "Whether a Tensor that is no leaf keeps its gradient too.");
 
   module.def("is_grad_enabled", &is_grad_enabled, "Whether this thread records graphs.");
-  module.def("set_grad_enabled", [](nb::handle enabled) { set_grad_enabled(to_bool(enabled, "set_grad_enabled", "enabled")); },
-             "enabled"_a, "Switches recording on or off for this thread.");
-  module.def("grad", [](nb::handle output, nb::handle inputs, nb::handle cotangents, nb::handle batched, nb::handle retain_graph) {
-    if (try_tensor(inputs) != nullptr)
-      raise<TypeError>("grad", "inputs must be an iterable of Tensors: got one Tensor; put it into a tuple");
-    const nb::object iterator = nb::steal(PyObject_GetIter(inputs.ptr()));
-    if (!iterator.is_valid()) throw_python_error();
-    std::vector<nb::object> listed;
-    while (true) {
-      nb::object input = nb::steal(PyIter_Next(iterator.ptr()));
-      if (!input.is_valid()) break;
-      listed.push_back(std::move(input));
-    }
-    if (PyErr_Occurred() != nullptr) throw_python_error();
-    const Tensor root = to_tensor(output, "grad", "output");
-    root.require_single_subtensor("grad");
-    if (!root.is_differentiable())
-      raise<RuntimeError>("grad", "output is not differentiable: its dtype is ", root.dtype().name());
-    std::vector<Tensor> targets;
-    for (const nb::object& input : listed) targets.push_back(to_tensor(input, "grad", "an input"));
-    const auto gradients = grad(root, targets, to_tensor(cotangents, "grad", "cotangents"),
-                                {.batched = to_bool(batched, "grad", "batched"),
-                                 .retain_graph = to_bool(retain_graph, "grad", "retain_graph")});
-    nb::list results;
-    for (const auto& gradient : gradients) results.append(gradient ? nb::cast(*gradient) : nb::none());
-    return nb::tuple(results);
-  }, "output"_a, "inputs"_a, "cotangents"_a, nb::kw_only(), "batched"_a = false, "retain_graph"_a = false,
-             "Gradients of output towards inputs, detached; touches no .grad.");
+  module.def(
+      "set_grad_enabled",
+      [](nb::handle enabled) { set_grad_enabled(to_bool(enabled, "set_grad_enabled", "enabled")); },
+      "enabled"_a, "Switches recording on or off for this thread.");
+  module.def(
+      "grad",
+      [](nb::handle output, nb::handle inputs, nb::handle cotangents, nb::handle batched,
+         nb::handle retain_graph) {
+        if (try_tensor(inputs) != nullptr)
+          raise<TypeError>("grad",
+                           "inputs must be an iterable of Tensors: got one Tensor; put it into a tuple");
+        const nb::object iterator = nb::steal(PyObject_GetIter(inputs.ptr()));
+        if (!iterator.is_valid()) throw_python_error();
+        std::vector<nb::object> listed;
+        while (true) {
+          nb::object input = nb::steal(PyIter_Next(iterator.ptr()));
+          if (!input.is_valid()) break;
+          listed.push_back(std::move(input));
+        }
+        if (PyErr_Occurred() != nullptr) throw_python_error();
+        const Tensor root = to_tensor(output, "grad", "output");
+        root.require_single_subtensor("grad");
+        if (!root.is_differentiable())
+          raise<RuntimeError>("grad", "output is not differentiable: its dtype is ", root.dtype().name());
+        std::vector<Tensor> targets;
+        for (const nb::object& input : listed) targets.push_back(to_tensor(input, "grad", "an input"));
+        const auto gradients = grad(root, targets, to_tensor(cotangents, "grad", "cotangents"),
+                                    {.batched = to_bool(batched, "grad", "batched"),
+                                     .retain_graph = to_bool(retain_graph, "grad", "retain_graph")});
+        nb::list results;
+        for (const auto& gradient : gradients) results.append(gradient ? nb::cast(*gradient) : nb::none());
+        return nb::tuple(results);
+      },
+      "output"_a, "inputs"_a, "cotangents"_a, nb::kw_only(), "batched"_a = false, "retain_graph"_a = false,
+      "Gradients of output towards inputs, detached; touches no .grad.");
 }
 
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<TensorObject> tensor(module, "Tensor", counted<TensorObject>(), nb::type_slots(collector_slots),
-                                  nb::is_weak_referenceable(),
-                                  "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
+  nb::class_<TensorObject> tensor(
+      module, "Tensor", counted<TensorObject>(), nb::type_slots(collector_slots), nb::is_weak_referenceable(),
+      "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
   tensor.def("__init__", &construct, "carrier"_a, "offset"_a, "layout"_a)
-      .def_prop_ro("carrier", [](TensorObject& self) { return handle_of(self).carrier(); }, "The storage of plane 0.")
-      .def_prop_ro("offset", [](TensorObject& self) { return handle_of(self).offset(); }, "The slot of index 0.")
-      .def_prop_ro("layout", [](TensorObject& self) { return handle_of(self).layout(); }, "Where elements lie.")
-      .def_prop_ro("version", [](TensorObject& self) { return handle_of(self).version(); }, "The carrier's version.")
-      .def_prop_ro("shape", [](TensorObject& self) { return shape_tuple(handle_of(self).layout().shape()); },
-                   "The extents as nested tuples.")
-      .def_prop_ro("ndim", [](TensorObject& self) { return handle_of(self).layout().rank(); }, "Top-level modes.")
-      .def("dtype", [](TensorObject& self) { return from_dtype(handle_of(self).dtype()); }, "The logical dtype.")
-      .def("size", [](TensorObject& self) { return handle_of(self).size(); }, "Number of logical elements.")
-      .def("carrier_type", [](TensorObject& self) { return nb::borrow(nb::cast(handle_of(self).carrier()).type()); },
-           "The exact class of the carrier.")
-      .def("is_mutable", [](TensorObject& self) { return handle_of(self).is_mutable(); }, "Whether elements may be written.")
-      .def("is_differentiable", [](TensorObject& self) { return handle_of(self).is_differentiable(); },
-           "Logical dtype Float32 or Floating.")
-      .def("__getitem__", [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); }, "key"_a)
-      .def("__setitem__", [](TensorObject& self, nb::handle key, nb::handle value) {
-             tensor_setitem(handle_of(self), key, value);
-           }, "key"_a, "value"_a)
-      .def("__hash__", [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); })
+      .def_prop_ro(
+          "carrier", [](TensorObject& self) { return handle_of(self).carrier(); }, "The storage of plane 0.")
+      .def_prop_ro(
+          "offset", [](TensorObject& self) { return handle_of(self).offset(); }, "The slot of index 0.")
+      .def_prop_ro(
+          "layout", [](TensorObject& self) { return handle_of(self).layout(); }, "Where elements lie.")
+      .def_prop_ro(
+          "version", [](TensorObject& self) { return handle_of(self).version(); }, "The carrier's version.")
+      .def_prop_ro(
+          "shape", [](TensorObject& self) { return shape_tuple(handle_of(self).layout().shape()); },
+          "The extents as nested tuples.")
+      .def_prop_ro(
+          "ndim", [](TensorObject& self) { return handle_of(self).layout().rank(); }, "Top-level modes.")
+      .def(
+          "dtype", [](TensorObject& self) { return from_dtype(handle_of(self).dtype()); },
+          "The logical dtype.")
+      .def(
+          "size", [](TensorObject& self) { return handle_of(self).size(); }, "Number of logical elements.")
+      .def(
+          "carrier_type",
+          [](TensorObject& self) { return nb::borrow(nb::cast(handle_of(self).carrier()).type()); },
+          "The exact class of the carrier.")
+      .def(
+          "is_mutable", [](TensorObject& self) { return handle_of(self).is_mutable(); },
+          "Whether elements may be written.")
+      .def(
+          "is_differentiable", [](TensorObject& self) { return handle_of(self).is_differentiable(); },
+          "Logical dtype Float32 or Floating.")
+      .def(
+          "__getitem__",
+          [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); }, "key"_a)
+      .def(
+          "__setitem__",
+          [](TensorObject& self, nb::handle key, nb::handle value) {
+            tensor_setitem(handle_of(self), key, value);
+          },
+          "key"_a, "value"_a)
+      .def("__hash__",
+           [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); })
       .def("__neg__", [](TensorObject& self) { return neg(handle_of(self)); })
       .def("__matmul__", &matrix_product, "other"_a)
-      .def("__rmatmul__", [](TensorObject& self, nb::handle other) {
-             return matmul(to_tensor(other, "@", "the other operand"), handle_of(self));
-           }, "other"_a)
-      .def("__len__", [](TensorObject& self) {
+      .def(
+          "__rmatmul__",
+          [](TensorObject& self, nb::handle other) {
+            return matmul(to_tensor(other, "@", "the other operand"), handle_of(self));
+          },
+          "other"_a)
+      .def("__len__",
+           [](TensorObject& self) {
              const Layout& layout = handle_of(self).layout();
              if (layout.rank() == 0) raise<TypeError>("Tensor", "a Tensor of rank zero has no length");
              return layout.shape().mode(0).size();
            })
       .def("__float__", [](TensorObject& self) { return single_element(self, "float").to_binary64(); })
-      .def("__int__", [](TensorObject& self) {
+      .def("__int__",
+           [](TensorObject& self) {
              return nb::steal(PyNumber_Long(from_scalar(single_element(self, "int")).ptr()));
            })
       .def("__bool__", [](TensorObject& self) { return single_element(self, "bool").to_binary64() != 0.0; })
       .def("__iter__", &iterate)
       .def("__repr__", &represent)
-      .def("_require_single_subtensor", [](TensorObject& self, const std::string& reason) {
-             handle_of(self).require_single_subtensor(reason);
-           }, "reason"_a)
+      .def(
+          "_require_single_subtensor",
+          [](TensorObject& self, const std::string& reason) {
+            handle_of(self).require_single_subtensor(reason);
+          },
+          "reason"_a)
       .def("_version_token", [](TensorObject& self) { return token_tuple(handle_of(self).version_token()); });
   tensor.attr("__array_ufunc__") = nb::none();
   bind_operator<&add>(tensor, "__add__", "__radd__", "+");
@@ -296,16 +364,24 @@ void bind_tensor(nb::module_& module) {
   bind_operator<&ge>(tensor, "__ge__", nullptr, ">=");
   bind_equality<&eq>(tensor, "__eq__");
   bind_equality<&ne>(tensor, "__ne__");
-  tensor.def("__pow__", [](TensorObject& self, nb::handle exponent, nb::handle modulus) {
-          if (!modulus.is_none()) raise<TypeError>("**", "a modulus is not supported");
-          return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
-        }, "exponent"_a, "modulus"_a = nb::none())
-      .def("__rpow__", [](TensorObject& self, nb::handle base, nb::handle) {
-          return pow(require_operand(base, "**"), Argument(handle_of(self)));
-        }, "base"_a, "modulus"_a = nb::none());
+  tensor
+      .def(
+          "__pow__",
+          [](TensorObject& self, nb::handle exponent, nb::handle modulus) {
+            if (!modulus.is_none()) raise<TypeError>("**", "a modulus is not supported");
+            return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
+          },
+          "exponent"_a, "modulus"_a = nb::none())
+      .def(
+          "__rpow__",
+          [](TensorObject& self, nb::handle base, nb::handle) {
+            return pow(require_operand(base, "**"), Argument(handle_of(self)));
+          },
+          "base"_a, "modulus"_a = nb::none());
   for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
     tensor.def(name, [](TensorObject&, const nb::args&) {
-      raise<TypeError>("Tensor", "a Tensor is not copied or pickled implicitly; use friendly.to_list or DLPack");
+      raise<TypeError>("Tensor",
+                       "a Tensor is not copied or pickled implicitly; use friendly.to_list or DLPack");
     });
   bind_autograd(module, tensor);
   bind_representation(module, tensor);

@@ -15,10 +15,10 @@ Overload(Cases...) -> Overload<Cases...>;
 }  // namespace
 
 float Scalar::to_binary32() const {
-  return std::visit(Overload{[](bool value) { return value ? 1.0F : 0.0F; },
-                             [](BigInteger value) { return value.rounded; },
-                             [](auto value) { return static_cast<float>(value); }},
-                    value_);
+  return std::visit(
+      Overload{[](bool value) { return value ? 1.0F : 0.0F; }, [](BigInteger value) { return value.rounded; },
+               [](auto value) { return static_cast<float>(value); }},
+      value_);
 }
 
 double Scalar::to_binary64() const {

@@ -1,4 +1,5 @@
-// The routes between shipped carriers and their entries in the registry: the only file that knows two of them.
+// The routes between shipped carriers and their entries in the registry: the only file that knows two of
+// them.
 #include "orlop/carriers/routes.hpp"
 
 #include <vector>

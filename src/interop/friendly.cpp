@@ -46,7 +46,9 @@ Tensor friendly::full(std::span<const Index> extents, const Scalar& value, const
   return result;
 }
 
-Tensor friendly::zeros(std::span<const Index> extents, const DType& dtype) { return on_cpu(column_major(extents), dtype); }
+Tensor friendly::zeros(std::span<const Index> extents, const DType& dtype) {
+  return on_cpu(column_major(extents), dtype);
+}
 
 Tensor friendly::ones(std::span<const Index> extents, const DType& dtype) {
   const bool is_bool = dtype.storage_type() == StorageType::bool8;
@@ -62,7 +64,8 @@ Tensor friendly::arange(Index count, const DType& dtype) {
   return result;
 }
 
-Tensor detail::cpu_tensor(const std::byte* slots, const Layout& source, const Layout& layout, const DType& dtype) {
+Tensor detail::cpu_tensor(const std::byte* slots, const Layout& source, const Layout& layout,
+                          const DType& dtype) {
   Tensor result = on_cpu(layout, dtype);
   copy_strided(slots, source, result.carrier()->host_data(), layout, dtype.slot_bytes());
   return result;
@@ -70,8 +73,8 @@ Tensor detail::cpu_tensor(const std::byte* slots, const Layout& source, const La
 
 Tensor friendly::tensor(std::span<const Scalar> values, const Layout& layout, const DType& dtype) {
   if (static_cast<Index>(values.size()) != layout.size())
-    raise<ValueError>("friendly", "the number of values must be the layout logical size ", layout.size(), ": got ",
-                      values.size());
+    raise<ValueError>("friendly", "the number of values must be the layout logical size ", layout.size(),
+                      ": got ", values.size());
   std::vector<std::byte> slots(slots_to_bytes(dtype, layout.size()));
   std::byte* slot = slots.data();
   for (const Scalar& value : values) {
@@ -84,7 +87,8 @@ Tensor friendly::tensor(std::span<const Scalar> values, const Layout& layout, co
 Tensor friendly::sum(const Tensor& tensor) {
   const Layout& layout = tensor.layout();
   if (layout.rank() < 1 || !layout.is_flat())
-    raise<ValueError>("friendly", "sum and mean take a flat tensor with integer modes: the shape is ", layout.shape());
+    raise<ValueError>("friendly", "sum and mean take a flat tensor with integer modes: the shape is ",
+                      layout.shape());
   if (layout.rank() > 26)
     raise<ValueError>("friendly", "too many modes to reduce: ", layout.rank(), "; at most 26");
   std::vector<Nested<Node>> all;

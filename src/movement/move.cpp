@@ -33,8 +33,8 @@ void MoveOperation::on_release_autograd_state() noexcept {
 
 namespace {
 
-/// A carrier owned for the length of a move, with its scope open on this thread. An owner that moves its own tiers
-/// (Evictable) holds the scope already.
+/// A carrier owned for the length of a move, with its scope open on this thread. An owner that moves its own
+/// tiers (Evictable) holds the scope already.
 class MoveClaim {
  public:
   explicit MoveClaim(Ref<Carrier> carrier) : carrier_(std::move(carrier)) {
@@ -58,8 +58,8 @@ class MoveClaim {
 void check_pins(const MoveOperation& operation, const Carrier& source, const Carrier& destination) {
   const auto check = [&](CarrierClass pinned, const Carrier& carrier, std::string_view role) {
     if (pinned && carrier.carrier_class() != pinned)
-      raise<TypeError>(operation.implementation_name(), operation.implementation_name(), " requires a ", pinned, " ",
-                       role, ": got ", carrier.carrier_class());
+      raise<TypeError>(operation.implementation_name(), operation.implementation_name(), " requires a ",
+                       pinned, " ", role, ": got ", carrier.carrier_class());
   };
   check(operation.source_class(), source, "source");
   check(operation.destination_class(), destination, "destination");
@@ -85,19 +85,23 @@ bool must_grow(const Carrier& destination, Index span) {
 void check_participants(const Tensor& tensor, const Ref<Carrier>& destination) {
   tensor.require_single_subtensor("move");
   const Carrier& source = *tensor.carrier();
-  if (source.is_released()) raise<RuntimeError>("move", "the tensor carrier is released; there is nothing to move");
+  if (source.is_released())
+    raise<RuntimeError>("move", "the tensor carrier is released; there is nothing to move");
   if (source.is_owned() && !source.has_owner_access())
-    raise<RuntimeError>("move", "the source is owned by another carrier and cannot be moved directly; move its owner's "
-                        "Tensor");
+    raise<RuntimeError>(
+        "move",
+        "the source is owned by another carrier and cannot be moved directly; move its owner's "
+        "Tensor");
   if (!destination) raise<TypeError>("move", "destination must be a Carrier instance");
   if (destination.get() == &source) raise<ValueError>("move", "destination is the Tensor's own carrier");
   if (destination->is_released()) raise<RuntimeError>("move", "the destination carrier is released");
   if (!destination->is_mutable())
-    raise<RuntimeError>("move", "the destination must be mutable: ",
-                        destination->is_owned() ? "it is owned by another carrier" : "it was made with mutable=False");
+    raise<RuntimeError>(
+        "move", "the destination must be mutable: ",
+        destination->is_owned() ? "it is owned by another carrier" : "it was made with mutable=False");
   if (&destination->dtype() != &source.dtype())
-    raise<TypeError>("move", "the destination dtype must match the source's ", source.dtype().name(), ": got ",
-                     destination->dtype().name());
+    raise<TypeError>("move", "the destination dtype must match the source's ", source.dtype().name(),
+                     ": got ", destination->dtype().name());
 }
 
 void check_room(const Tensor& tensor, const Carrier& destination) {
@@ -126,13 +130,15 @@ Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destina
 }
 
 void MoveOperation::copy(const Tensor&, Carrier&, const Tensor&, Index) {
-  raise<NotImplementedError>(implementation_name(), "the class implements no _copy, the hook that moves the values");
+  raise<NotImplementedError>(implementation_name(),
+                             "the class implements no _copy, the hook that moves the values");
 }
 
 Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
   const Tensor* given = inputs.empty() ? nullptr : inputs[0].tensor();
   if (given == nullptr)
-    raise<TypeError>(implementation_name(), "tensor must be a Tensor; forward takes a Tensor and a destination");
+    raise<TypeError>(implementation_name(),
+                     "tensor must be a Tensor; forward takes a Tensor and a destination");
   if (inputs.size() > 2) raise<TypeError>(implementation_name(), "forward takes a Tensor and a destination");
   const Tensor& tensor = *given;
   const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
@@ -172,13 +178,16 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
   try {
     const Tensor result = transfer(tensor, destination);
     if (!result || result.carrier() != destination)
-      raise<RuntimeError>(implementation_name(), "the result must live on the destination; the move is not made");
+      raise<RuntimeError>(implementation_name(),
+                          "the result must live on the destination; the move is not made");
     source.require_live();
     if (source.version() != source_version)
-      raise<RuntimeError>(implementation_name(), "the source changed while it was moved; its owner must not write to it");
+      raise<RuntimeError>(implementation_name(),
+                          "the source changed while it was moved; its owner must not write to it");
     destination->require_live();
     if (&destination->dtype() != &source.dtype() || destination->size() < tensor.layout().cosize())
-      raise<RuntimeError>(implementation_name(), "the destination changed its dtype or size while it was moved to");
+      raise<RuntimeError>(implementation_name(),
+                          "the destination changed its dtype or size while it was moved to");
     source.release();
     if (destination->version() == destination_version) destination->increment_version();
     return result;
@@ -192,7 +201,8 @@ void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t vers
   try {
     if (destination.is_released()) return;
     if (has_grown) destination.deallocate();
-    if (destination.size() != 0 && expects_writes_ && destination.version() == version) destination.increment_version();
+    if (destination.size() != 0 && expects_writes_ && destination.version() == version)
+      destination.increment_version();
   } catch (...) {  // the first error is the one that counts
   }
 }
@@ -200,7 +210,8 @@ void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t vers
 Tensor move(const Tensor& tensor, const Ref<Carrier>& destination) {
   if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
   check_participants(tensor, destination);
-  const Ref<MoveOperation> operation = dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
+  const Ref<MoveOperation> operation =
+      dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
   operation->is_profiled_ = true;
   const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
   return operation->forward(arguments);
@@ -228,14 +239,16 @@ Gradients MoveOperation::backward(const Tensor& gradient) {
   const Layout layout = gradient_layout(tensor.layout());
   Tensor staged = copy_to_carrier(gradient, *destination_);
   if (!(staged.layout() == layout)) staged = copy_to_layout(staged, layout);
-  const Ref<Carrier> target = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+  const Ref<Carrier> target =
+      tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const std::array<Argument, 2> arguments{Argument(staged), Argument::of(target)};
   Gradients gradients;
   gradients.emplace_back(execute_lowered_operation(*reverse_, arguments));
   return gradients;
 }
 
-// --- The two general transfers ------------------------------------------------------------------------------------
+// --- The two general transfers
+// ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -259,8 +272,8 @@ bool overlaps(const std::byte* a, const std::byte* b, Index bytes) {
   return before(a, b + bytes) && before(b, a + bytes);
 }
 
-/// Copies the slots of `tensor` into `slots`, which has the Tensor's layout; a carrier of an author is read value by
-/// value.
+/// Copies the slots of `tensor` into `slots`, which has the Tensor's layout; a carrier of an author is read
+/// value by value.
 void gather(const Tensor& tensor, std::byte* slots) {
   const Carrier& source = *tensor.carrier();
   const Layout& layout = tensor.layout();
@@ -281,7 +294,8 @@ void gather(const Tensor& tensor, std::byte* slots) {
 
 }  // namespace
 
-void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index span) {
+void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output,
+                                    Index span) {
   const Carrier& source = *tensor.carrier();
   const Layout& layout = output.layout();
   const DType& dtype = source.dtype();
@@ -306,8 +320,8 @@ void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, 
       return copy_strided(from, layout, to, layout, dtype.slot_bytes());
     }
   }
-  // Through a copy of the span. Its holes keep the destination's slots; where there are none the empty read lets a
-  // destination that cannot be written now (an evicted one) refuse before anything has changed.
+  // Through a copy of the span. Its holes keep the destination's slots; where there are none the empty read
+  // lets a destination that cannot be written now (an evicted one) refuse before anything has changed.
   std::vector<std::byte> slots(slots_to_bytes(dtype, span));
   const bool has_holes = layout.size() != span || !layout.is_injective();
   destination.read_span(0, has_holes ? span : 0, slots.data());
@@ -323,7 +337,8 @@ void SpanMoveOperation::copy(const Tensor& tensor, Carrier& destination, const T
   const LargeCopyScope large(bytes);
   expect_writes();
   if (std::byte* to = destination.host_data()) return source.read_span(tensor.offset(), element_count, to);
-  if (const std::byte* from = source.host_data()) return destination.write_span(0, element_count, from + start);
+  if (const std::byte* from = source.host_data())
+    return destination.write_span(0, element_count, from + start);
   std::vector<std::byte> slots(slots_to_bytes(source.dtype(), element_count));
   source.read_span(tensor.offset(), element_count, slots.data());
   destination.write_span(0, element_count, slots.data());

@@ -47,7 +47,8 @@ void require_open(const Registry& known, CarrierClass source_class, CarrierClass
 }
 
 void insert(Registry& known, CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
-  const auto [entry, is_new] = known.routes.try_emplace(key_of(source_class, destination_class), std::move(route));
+  const auto [entry, is_new] =
+      known.routes.try_emplace(key_of(source_class, destination_class), std::move(route));
   if (!is_new)
     raise<ValueError>("register_move_operation", "a move operation is already registered for ",
                       pair_text(source_class, destination_class), ": ", entry->second.name,

@@ -49,8 +49,8 @@ void retain_grad(const Tensor& tensor, bool retain) {
 
 void check_cotangent(const Tensor& target, const Tensor& cotangent) {
   if (&cotangent.dtype() != &target.dtype())
-    raise<TypeError>("backward", "the cotangent must have the Tensor's dtype ", target.dtype().name(), ": got ",
-                     cotangent.dtype().name());
+    raise<TypeError>("backward", "the cotangent must have the Tensor's dtype ", target.dtype().name(),
+                     ": got ", cotangent.dtype().name());
   const Layout& layout = target.layout();
   if (layout.is_injective()) {
     if (!(cotangent.layout() == layout))
@@ -59,11 +59,12 @@ void check_cotangent(const Tensor& target, const Tensor& cotangent) {
     return;
   }
   if (!layout.is_broadcast_aliasing())
-    raise<ValueError>("backward", "elements of the Tensor share slots in a way no gradient can follow: ", layout,
+    raise<ValueError>("backward",
+                      "elements of the Tensor share slots in a way no gradient can follow: ", layout,
                       "; only modes of stride 0 may repeat slots");
   if (!(cotangent.layout().shape() == layout.shape()) || !cotangent.layout().is_injective())
-    raise<ValueError>("backward", "the cotangent must have shape ", layout.shape(), " in an injective layout: got ",
-                      cotangent.layout());
+    raise<ValueError>("backward", "the cotangent must have shape ", layout.shape(),
+                      " in an injective layout: got ", cotangent.layout());
 }
 
 namespace {
@@ -76,8 +77,8 @@ Tensor add_gradients(const Tensor& a, const Tensor& b) {
   return sum.layout() == a.layout() ? sum : copy_to_layout(sum, a.layout());
 }
 
-/// What `.grad` stores for the arrived cotangent of `target`: a copy of its own; where slots repeat by stride 0,
-/// each coordinate holds the sum over all coordinates of its slot (P86).
+/// What `.grad` stores for the arrived cotangent of `target`: a copy of its own; where slots repeat by stride
+/// 0, each coordinate holds the sum over all coordinates of its slot (P86).
 Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
   const Layout& layout = target.layout();
   if (layout.is_injective()) return copy_to_layout(arrived, layout);
@@ -88,7 +89,8 @@ Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
     distinct.size *= distinct.leaves[i];
   }
   const Tensor sum = sum_to_shape(arrived, Shape(std::move(distinct)));
-  const Tensor spread = Tensor::trusted(sum.carrier(), sum.offset(), sum.layout().broadcast_to(layout.shape()));
+  const Tensor spread =
+      Tensor::trusted(sum.carrier(), sum.offset(), sum.layout().broadcast_to(layout.shape()));
   return copy_to_layout(spread, Layout::canonical(layout.shape()));
 }
 
@@ -142,14 +144,16 @@ class Traversal {
   /// Runs one node and delivers what it returns.
   void step(Operation& node, const Tensor& cotangent) {
     if (node.autograd_state_freed())
-      raise<RuntimeError>("backward", "the graph of ", node.operation_name(), " was already released by an earlier "
+      raise<RuntimeError>("backward", "the graph of ", node.operation_name(),
+                          " was already released by an earlier "
                           "backward; pass retain_graph=True there to go through it again");
     node.validate_input_versions();
     const Gradients gradients = node.backward(cotangent);
     const std::vector<Tensor> inputs = node.inputs();
     if (gradients.size() != inputs.size())
-      raise<ValueError>("backward", node.operation_name(), " must return one gradient or None per saved input: ",
-                        inputs.size(), " expected, ", gradients.size(), " returned");
+      raise<ValueError>("backward", node.operation_name(),
+                        " must return one gradient or None per saved input: ", inputs.size(), " expected, ",
+                        gradients.size(), " returned");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!gradients[i] || !inputs[i].is_differentiable()) continue;
       check_cotangent(inputs[i], *gradients[i]);
@@ -196,7 +200,8 @@ Tensor one_like(const Tensor& tensor) {
   if (layout.rank() != 1 || !layout.is_leaf() || layout.size() != 1)
     raise<ValueError>("backward", "only a Tensor of shape (1,) can start without a gradient: its shape is ",
                       layout.shape(), "; pass gradient=");
-  Ref<Carrier> carrier = tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+  Ref<Carrier> carrier =
+      tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const float one = 1.0F;
   carrier->write_span(0, 1, &one);
   return Tensor::trusted(std::move(carrier), 0, layout);
@@ -278,7 +283,8 @@ std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Te
   }
   const Layout& layout = cotangents.layout();
   if (layout.rank() < 1 || !layout.mode(0).is_leaf())
-    raise<ValueError>("grad", "batched cotangents need one leaf batch mode before output's modes: got ", layout);
+    raise<ValueError>("grad", "batched cotangents need one leaf batch mode before output's modes: got ",
+                      layout);
   const Index count = layout.shape().mode(0).size();
   std::vector<std::size_t> rest(layout.rank() - 1);
   for (std::size_t i = 0; i < rest.size(); ++i) rest[i] = i + 1;
@@ -294,7 +300,8 @@ std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Te
       if (gradients[i]) parts[i].push_back(*gradients[i]);
   }
   std::vector<std::optional<Tensor>> stacked;
-  for (const auto& entries : parts) stacked.push_back(entries.empty() ? std::nullopt : std::optional(stack(entries)));
+  for (const auto& entries : parts)
+    stacked.push_back(entries.empty() ? std::nullopt : std::optional(stack(entries)));
   return stacked;
 }
 

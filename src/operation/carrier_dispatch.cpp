@@ -22,8 +22,9 @@ Ref<Operation> Carrier::make_operation(std::string_view operation_name) {
 }
 
 void Carrier::scatter(const Tensor&, const Tensor&, const Layout&, Index) {
-  raise<NotImplementedError>(carrier_class().name(),
-                             "scatter is not supported on this carrier; write slots one by one or move the Tensor");
+  raise<NotImplementedError>(
+      carrier_class().name(),
+      "scatter is not supported on this carrier; write slots one by one or move the Tensor");
 }
 
 }  // namespace orlop::inline v0

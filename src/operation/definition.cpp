@@ -37,7 +37,8 @@ Kernel Definition::kernel(const KernelTable& table) const noexcept {
   if (remembered != nullptr && remembered->table == &table) return remembered->kernel;
   const Kernel found = table.find(name_);
   // Entries are few (backends) and live as long as the table of definitions.
-  remembered_.store(std::make_unique<Remembered>(Remembered{&table, found}).release(), std::memory_order_release);
+  remembered_.store(std::make_unique<Remembered>(Remembered{&table, found}).release(),
+                    std::memory_order_release);
   return found;
 }
 
@@ -59,11 +60,13 @@ namespace {
 
 constexpr std::size_t max_operands = 4;
 
-void require_operands(std::string_view name, std::span<const Argument> arguments, CarrierClass dispatch_class) {
+void require_operands(std::string_view name, std::span<const Argument> arguments,
+                      CarrierClass dispatch_class) {
   for (const Argument& argument : arguments)
     if (const Tensor* tensor = argument.tensor()) tensor->carrier()->require_live();
   for (const Argument& argument : arguments)
-    if (const Tensor* tensor = argument.tensor(); tensor != nullptr && tensor->carrier_type() != dispatch_class)
+    if (const Tensor* tensor = argument.tensor();
+        tensor != nullptr && tensor->carrier_type() != dispatch_class)
       raise<TypeError>(name, "every Tensor operand must live on the dispatching class ", dispatch_class,
                        ": got one on ", tensor->carrier_type(), "; move it first");
 }

@@ -35,9 +35,11 @@ class Definition {
   /// P50 (a): the number and kinds of the arguments; TypeError.
   virtual void check_arguments(std::span<const Argument> arguments) const = 0;
   /// P50 (e, f): parameters and shapes, after the plan is known.
-  [[nodiscard]] virtual Resolution resolve(std::span<const Argument> arguments, const OperationPlan& plan) const;
+  [[nodiscard]] virtual Resolution resolve(std::span<const Argument> arguments,
+                                           const OperationPlan& plan) const;
   /// P50 (h): what must be read from the operands before anything is allocated (index values).
-  virtual void check_values(std::span<const Argument> arguments, std::span<const KernelOperand> operands) const;
+  virtual void check_values(std::span<const Argument> arguments,
+                            std::span<const KernelOperand> operands) const;
   /// Views: the result on the same carriers. Everything else goes through `resolve` and a kernel.
   [[nodiscard]] virtual bool is_view() const noexcept { return false; }
   /// Whether a Tensor of several subtensors may be an argument (P42).
@@ -65,13 +67,14 @@ class Definition {
 /// The definition of `name`, or null. The table is filled once from the families in definitions/.
 [[nodiscard]] const Definition* find_definition(std::string_view name);
 
-/// Runs a definition on the carrier class of its Tensor arguments (P50). `gate` is the carrier whose class must
-/// advertise the plan; null for gradient arithmetic, which is not gated (P65).
+/// Runs a definition on the carrier class of its Tensor arguments (P50). `gate` is the carrier whose class
+/// must advertise the plan; null for gradient arithmetic, which is not gated (P65).
 [[nodiscard]] Tensor run_definition(const Definition& definition, std::span<const Argument> arguments,
                                     const OperationExecutionOptions* options, CarrierClass dispatch_class,
                                     bool is_gated);
 
-/// The plan of a call of a registered operation name, after its argument check; null for a name without plans.
+/// The plan of a call of a registered operation name, after its argument check; null for a name without
+/// plans.
 [[nodiscard]] const OperationPlan* plan_of_call(std::string_view name, std::span<const Argument> arguments,
                                                 const OperationExecutionOptions* options);
 

@@ -18,8 +18,8 @@ Tensor apply_operation(std::string_view name, std::span<const Argument> argument
     if (first == nullptr)
       first = tensor;
     else if (tensor->carrier_type() != first->carrier_type())
-      raise<TypeError>(name, "all Tensors must live on one exact carrier class: got ", first->carrier_type(), " and ",
-                       tensor->carrier_type(), "; move one of them first");
+      raise<TypeError>(name, "all Tensors must live on one exact carrier class: got ", first->carrier_type(),
+                       " and ", tensor->carrier_type(), "; move one of them first");
   }
   if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
   return first->carrier()->dispatch_op(name)->forward(arguments, options);
@@ -47,7 +47,9 @@ Tensor mul(Argument lhs, Argument rhs) { return apply_commutative("mul", std::mo
 Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs) { return apply("elementwise_mul", lhs, rhs); }
 Tensor div(Argument lhs, Argument rhs) { return apply("div", std::move(lhs), std::move(rhs)); }
 Tensor pow(Argument base, Argument exponent) { return apply("pow", std::move(base), std::move(exponent)); }
-Tensor maximum(Argument lhs, Argument rhs) { return apply_commutative("maximum", std::move(lhs), std::move(rhs)); }
+Tensor maximum(Argument lhs, Argument rhs) {
+  return apply_commutative("maximum", std::move(lhs), std::move(rhs));
+}
 Tensor eq(Argument lhs, Argument rhs) { return apply("eq", std::move(lhs), std::move(rhs)); }
 Tensor ne(Argument lhs, Argument rhs) { return apply("ne", std::move(lhs), std::move(rhs)); }
 Tensor lt(Argument lhs, Argument rhs) { return apply("lt", std::move(lhs), std::move(rhs)); }
@@ -87,7 +89,8 @@ Tensor rearrange(const Tensor& tensor, std::string_view description) {
 namespace {
 
 /// The options bound to `name`, or nothing where the caller asked for none.
-std::optional<OperationExecutionOptions> bind_options(std::string_view name, const AccumulatorOptions& options) {
+std::optional<OperationExecutionOptions> bind_options(std::string_view name,
+                                                      const AccumulatorOptions& options) {
   if (!options.accumulator_dtype) return std::nullopt;
   return OperationExecutionOptions(std::string(name), options.accumulator_dtype.get());
 }
@@ -112,7 +115,11 @@ Tensor reduce_max(const Tensor& tensor, std::string_view description) {
 Tensor reduce_min(const Tensor& tensor, std::string_view description) {
   return reduce("reduce_min", tensor, description);
 }
-Tensor argmax(const Tensor& tensor, std::string_view description) { return reduce("argmax", tensor, description); }
-Tensor argmin(const Tensor& tensor, std::string_view description) { return reduce("argmin", tensor, description); }
+Tensor argmax(const Tensor& tensor, std::string_view description) {
+  return reduce("argmax", tensor, description);
+}
+Tensor argmin(const Tensor& tensor, std::string_view description) {
+  return reduce("argmin", tensor, description);
+}
 
 }  // namespace orlop::inline v0

@@ -11,8 +11,9 @@ KernelTable::KernelTable(std::initializer_list<KernelList> lists) {
 }
 
 Kernel KernelTable::find(std::string_view name) const noexcept {
-  const auto found = std::lower_bound(kernels_.begin(), kernels_.end(), name,
-                                      [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });
+  const auto found =
+      std::lower_bound(kernels_.begin(), kernels_.end(), name,
+                       [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });
   return found != kernels_.end() && found->first == name ? found->second : nullptr;
 }
 

@@ -40,7 +40,8 @@ namespace {
 InputShapes shapes_of(std::span<const Argument> inputs) {
   InputShapes shapes;
   for (const Argument& input : inputs)
-    shapes.push_back(input.tensor() != nullptr ? std::optional(input.tensor()->layout().shape()) : std::nullopt);
+    shapes.push_back(input.tensor() != nullptr ? std::optional(input.tensor()->layout().shape())
+                                               : std::nullopt);
   return shapes;
 }
 
@@ -56,7 +57,8 @@ Tensor Operation::run(std::span<const Argument> inputs, const OperationExecution
   else
     options_.reset();
   Tensor result = forward_impl(inputs);
-  if (!result) raise<TypeError>(name_.empty() ? "Operation" : std::string_view(name_), "forward must return a Tensor");
+  if (!result)
+    raise<TypeError>(name_.empty() ? "Operation" : std::string_view(name_), "forward must return a Tensor");
   span.succeed();
   return result;
 }
@@ -64,7 +66,8 @@ Tensor Operation::run(std::span<const Argument> inputs, const OperationExecution
 Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
   check_call(inputs, options);
   if (is_node_)
-    raise<RuntimeError>(name_, "the operation is already the autograd node of a result; dispatch a fresh one");
+    raise<RuntimeError>(name_,
+                        "the operation is already the autograd node of a result; dispatch a fresh one");
   clear_inputs();
   bool wants_graph = false;
   if (is_grad_enabled())
@@ -85,8 +88,9 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
     if (wants_graph && result.is_differentiable()) {
       for (const Argument& input : inputs)
         if (const Tensor* tensor = input.tensor(); tensor != nullptr && *tensor == result)
-          raise<ValueError>(name_, "forward returned one of its own arguments; return a new Tensor, a view for "
-                                   "example, so that the graph stays free of loops");
+          raise<ValueError>(name_,
+                            "forward returned one of its own arguments; return a new Tensor, a view for "
+                            "example, so that the graph stays free of loops");
       release_iteratively(std::exchange(result.object()->autograd_node, Ref<Object>(this)));
       is_node_ = true;
     } else {
@@ -99,7 +103,8 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
   }
 }
 
-Tensor Operation::execute_lowered(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+Tensor Operation::execute_lowered(std::span<const Argument> inputs,
+                                  const OperationExecutionOptions* options) {
   check_call(inputs, options);
   const NoGrad no_grad;
   Tensor result = run(inputs, options);

@@ -108,8 +108,9 @@ class detail::ProfilerSession {
                                             std::optional<InputShapes> shapes) {
     if (!is_selected(call.carrier_type)) return std::nullopt;
     const auto id = static_cast<std::int64_t>(events_.size());
-    events_.push_back({id, parent, std::move(call.name), call.carrier_type, std::move(call.implementation_type),
-                       std::move(shapes), now_ns(), 0, 0, thread_, false});
+    events_.push_back({id, parent, std::move(call.name), call.carrier_type,
+                       std::move(call.implementation_type), std::move(shapes), now_ns(), 0, 0, thread_,
+                       false});
     return id;
   }
 

@@ -38,8 +38,9 @@ Gradients TableOperation::backward(const Tensor& gradient) {
     }
   }
   if (arguments.empty() || arguments.size() != argument_count_)
-    raise<RuntimeError>(definition_.name(), "nothing was saved for backward: run forward with gradients enabled "
-                                            "on differentiable Tensors first");
+    raise<RuntimeError>(definition_.name(),
+                        "nothing was saved for backward: run forward with gradients enabled "
+                        "on differentiable Tensors first");
   if (definition_.is_view()) validate_input_versions();  // M504
   const NoGrad no_grad;
   const CarrierClass carrier_class = inputs().front().carrier_type();

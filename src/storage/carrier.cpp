@@ -68,11 +68,14 @@ void Carrier::require_live() const {
 
 void Carrier::require_mutable() const {
   if (is_mutable()) return;
-  raise<RuntimeError>(carrier_class().name(), "the carrier is not mutable: ",
-                      intrinsic_mutable() ? "it is owned by another carrier; write through its owner" : immutable_reason());
+  raise<RuntimeError>(
+      carrier_class().name(), "the carrier is not mutable: ",
+      intrinsic_mutable() ? "it is owned by another carrier; write through its owner" : immutable_reason());
 }
 
-std::string Carrier::immutable_reason() const { return "its storage permits no writes; make it with mutable=True"; }
+std::string Carrier::immutable_reason() const {
+  return "its storage permits no writes; make it with mutable=True";
+}
 
 void Carrier::check_readable(Index index) const {
   require_live();
@@ -103,7 +106,8 @@ bool Carrier::is_mutable() const { return intrinsic_mutable() && (!is_owned() ||
 
 void Carrier::require_access(std::string_view what) const {
   if (is_owned() && !has_owner_access())
-    raise<RuntimeError>(carrier_class().name(), what, ": the carrier is owned by another carrier; use its owner");
+    raise<RuntimeError>(carrier_class().name(), what,
+                        ": the carrier is owned by another carrier; use its owner");
 }
 
 void Carrier::release() {
@@ -127,8 +131,9 @@ void Carrier::increment_version() {
 const DType& Carrier::factory_dtype(DTypeRef dtype) const {
   if (!dtype) return this->dtype();
   std::vector<const DType*> accepted;
-  for (const DType* candidate : {static_cast<const DType*>(&dtypes::Float32), static_cast<const DType*>(&dtypes::Int32),
-                                 static_cast<const DType*>(&dtypes::Bool)})
+  for (const DType* candidate :
+       {static_cast<const DType*>(&dtypes::Float32), static_cast<const DType*>(&dtypes::Int32),
+        static_cast<const DType*>(&dtypes::Bool)})
     if (stores(*candidate)) accepted.push_back(candidate);
   return validate_storage_dtype(*dtype, carrier_class().name(), accepted);
 }
@@ -144,7 +149,8 @@ void Carrier::allocate(Index size) {
 }
 
 void Carrier::on_allocate(Index) {
-  raise<NotImplementedError>(carrier_class().name(), "the carrier cannot grow; allocate one of the right size");
+  raise<NotImplementedError>(carrier_class().name(),
+                             "the carrier cannot grow; allocate one of the right size");
 }
 
 namespace {
@@ -171,7 +177,8 @@ void Carrier::relinquish_ownership(OwnerToken token) {
   const std::lock_guard lock(ownership_mutex_);
   require_token(*this, token, owner_token_.load(std::memory_order_acquire));
   if (scope_depth_ != 0)
-    raise<RuntimeError>(carrier_class().name(), "an owner access scope is open; close it before relinquishing");
+    raise<RuntimeError>(carrier_class().name(),
+                        "an owner access scope is open; close it before relinquishing");
   owner_token_.store(0, std::memory_order_release);
 }
 
@@ -197,7 +204,8 @@ bool Carrier::has_owner_access() const noexcept {
 }
 
 const std::string_view closed_carrier_message =
-    "[{name}] {name} is a closed carrier implementation and cannot be subclassed; write a sibling Carrier that "
+    "[{name}] {name} is a closed carrier implementation and cannot be subclassed; write a sibling Carrier "
+    "that "
     "is composed of existing ones";
 
 }  // namespace orlop::inline v0

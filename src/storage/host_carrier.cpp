@@ -24,13 +24,15 @@ std::size_t bytes_for(CarrierClass carrier_class, const DType& dtype, Index size
   return static_cast<std::size_t>(size * slot);
 }
 
-/// Large storage comes in huge pages where the system has them: its first use faults once in 2 MiB, not in 4 KiB.
+/// Large storage comes in huge pages where the system has them: its first use faults once in 2 MiB, not in 4
+/// KiB.
 void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef MADV_HUGEPAGE
   if (bytes < many_pages) return;
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
-  static_cast<void>(madvise(static_cast<std::byte*>(memory) + skipped, bytes - skipped, MADV_HUGEPAGE));  // a hint
+  static_cast<void>(
+      madvise(static_cast<std::byte*>(memory) + skipped, bytes - skipped, MADV_HUGEPAGE));  // a hint
 #endif
 }
 
@@ -38,7 +40,8 @@ void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size
 
 void HostCarrier::Free::operator()(void* memory) const noexcept { std::free(memory); }
 
-HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype, bool empty)
+HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype,
+                         bool empty)
     : Carrier(carrier_class), dtype_(&dtype), data_(small_.data()), size_(size), is_mutable_(is_mutable) {
   const std::size_t bytes = bytes_for(carrier_class, dtype, size);
   if (bytes <= small_.size()) return;
@@ -46,7 +49,8 @@ HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable
   const std::size_t room = bytes + cache_line - 1;
   owned_.reset(empty ? std::malloc(room) : std::calloc(room, 1));
   if (!owned_)
-    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", dtype.name(), ": ", bytes, " bytes");
+    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", dtype.name(), ": ", bytes,
+                       " bytes");
   prefer_huge_pages(owned_.get(), room);
   void* aligned = owned_.get();
   std::size_t space = room;
@@ -60,7 +64,8 @@ HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, std::byte* exte
       data_(external),
       size_(size),
       is_mutable_(is_mutable),
-      is_aligned_(reinterpret_cast<std::uintptr_t>(external) % static_cast<std::uintptr_t>(dtype.slot_bytes()) == 0) {
+      is_aligned_(
+          reinterpret_cast<std::uintptr_t>(external) % static_cast<std::uintptr_t>(dtype.slot_bytes()) == 0) {
   static_cast<void>(bytes_for(carrier_class, dtype, size));
 }
 
@@ -78,11 +83,13 @@ void HostCarrier::set_value(Index index, const Scalar& value) {
 }
 
 void HostCarrier::read_span(Index first, Index count, void* out) const {
-  std::memcpy(out, data_ + first * dtype_->slot_bytes(), static_cast<std::size_t>(count * dtype_->slot_bytes()));
+  std::memcpy(out, data_ + first * dtype_->slot_bytes(),
+              static_cast<std::size_t>(count * dtype_->slot_bytes()));
 }
 
 void HostCarrier::write_span(Index first, Index count, const void* in) {
-  std::memcpy(data_ + first * dtype_->slot_bytes(), in, static_cast<std::size_t>(count * dtype_->slot_bytes()));
+  std::memcpy(data_ + first * dtype_->slot_bytes(), in,
+              static_cast<std::size_t>(count * dtype_->slot_bytes()));
 }
 
 void HostCarrier::fill(std::span<const Scalar> values) {

@@ -53,7 +53,8 @@ Scalar normalize(const DType& dtype, const Scalar& value) {
 }
 
 void encode_slot(const DType& dtype, const Scalar& value, void* slot) {
-  if (dtype.storage_type() == StorageType::float32) return put(slot, value.to_binary32());  // one rounding is all
+  if (dtype.storage_type() == StorageType::float32)
+    return put(slot, value.to_binary32());  // one rounding is all
   const Scalar stored = normalize(dtype, value);
   switch (dtype.storage_type()) {
     case StorageType::int32:
@@ -82,8 +83,7 @@ Scalar decode_slot(const DType& dtype, const void* slot) {
 }
 
 std::size_t slots_to_bytes(const DType& dtype, Index count) {
-  return static_cast<std::size_t>(
-      checked_multiply(count, dtype.slot_bytes(), dtype.name()));
+  return static_cast<std::size_t>(checked_multiply(count, dtype.slot_bytes(), dtype.name()));
 }
 
 }  // namespace orlop::inline v0

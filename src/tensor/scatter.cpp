@@ -26,15 +26,16 @@ std::vector<std::byte> normalized_values(const Tensor& source, const DType& dtyp
   const Index step = loop.rank() == 0 ? 0 : loop.stride(0, 0);
   for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i, next += dtype.slot_bytes())
-      encode_slot(dtype, decode_slot(stored, span.data() + (offsets[0] + i * step) * stored.slot_bytes()), next);
+      encode_slot(dtype, decode_slot(stored, span.data() + (offsets[0] + i * step) * stored.slot_bytes()),
+                  next);
   });
   return values;
 }
 
 }  // namespace
 
-void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
-                    Index mapping_offset) {
+void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto,
+                    const Layout& mapping, Index mapping_offset) {
   const std::string_view name = receiver.carrier_class().name();
   receiver.require_live();
   receiver.require_mutable();
@@ -46,12 +47,13 @@ void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& s
   if (!(mapping.shape() == to_scatter.layout().shape()))
     raise<ValueError>(name, "the mapping must have the source shape ", to_scatter.layout().shape(), ": got ",
                       mapping.shape());
-  if (mapping_offset < 0) raise<ValueError>(name, "mapping_offset must not be negative: got ", mapping_offset);
+  if (mapping_offset < 0)
+    raise<ValueError>(name, "mapping_offset must not be negative: got ", mapping_offset);
   const Index base = checked_add(scatter_onto.offset(), mapping_offset, name);
   const Index end = checked_add(base, mapping.cosize(), name);
   if (end > receiver.size())
-    raise<IndexError>(name, "a target slot is out of range: the mapping reaches slot ", end - 1, "; the carrier has ",
-                      receiver.size(), " slots");
+    raise<IndexError>(name, "a target slot is out of range: the mapping reaches slot ", end - 1,
+                      "; the carrier has ", receiver.size(), " slots");
   to_scatter.carrier()->require_live();
 
   const DType& dtype = receiver.dtype();

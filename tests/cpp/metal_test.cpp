@@ -16,7 +16,8 @@ using testing::ThrowsMessage;
 TEST(Metal, ChecksItsArgumentsBeforeItsRuntime) {
   static_assert(std::is_final_v<Metal>);
   EXPECT_THAT([] { (void)Metal::make(-1); }, ThrowsMessage<ValueError>(HasSubstr("negative")));
-  EXPECT_THAT([] { (void)Metal::make(1, {.dtype = dtypes::Float64}); }, ThrowsMessage<ValueError>(HasSubstr("Float64")));
+  EXPECT_THAT([] { (void)Metal::make(1, {.dtype = dtypes::Float64}); },
+              ThrowsMessage<ValueError>(HasSubstr("Float64")));
 }
 
 TEST(Metal, SaysWhatItNeeds) {

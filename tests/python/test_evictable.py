@@ -755,7 +755,7 @@ def test_a_failing_factory_releases_what_was_built():
     assert e.new_like([1.0])[0] == 1.0
 
 
-def test_storage_create_fresh_storage_from_a_released_hierarchy():
+def test_fresh_storage_is_created_from_a_released_hierarchy():
     e = hierarchy(VALUES)
     e.release()
     made = e.new_like([1.0, 2.0])
@@ -908,7 +908,7 @@ def test_an_adapter_takes_an_operation():
     assert values(adapter.forward(flat(hierarchy(VALUES))).carrier) == [0.5, 0.0, 8.0]
 
 
-def test_dispatch_is_fresh_and_stamped():
+def test_each_dispatch_is_fresh_and_stamped():
     e = hierarchy(VALUES)
     first, second = e.dispatch_op("relu"), e.dispatch_op("relu")
     assert first is not second and first.primary_operation is not second.primary_operation

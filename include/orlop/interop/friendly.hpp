@@ -8,8 +8,8 @@
 
 namespace orlop::inline v0 {
 
-/// Every factory makes an exact CPU carrier, offset 0, first mode fastest. Extents: ValueError ‹at least one extent›,
-/// ‹positive integers›, before anything is allocated.
+/// Every factory makes an exact CPU carrier, offset 0, first mode fastest. Extents: ValueError ‹at least one
+/// extent›, ‹positive integers›, before anything is allocated.
 namespace friendly {
 
 /// Compact strides, first mode fastest: (1, 3, 6) for extents 3, 2, 5.
@@ -29,8 +29,8 @@ namespace friendly {
 [[nodiscard]] ORLOP_API Tensor tensor(std::span<const Scalar> values, const Layout& layout,
                                       const DType& dtype = dtypes::Float32);
 
-/// The sum of all elements, of shape (1): `backward` alone works on it. ValueError ‹flat tensor with integer modes›,
-/// ‹too many modes to reduce›.
+/// The sum of all elements, of shape (1): `backward` alone works on it. ValueError ‹flat tensor with integer
+/// modes›, ‹too many modes to reduce›.
 [[nodiscard]] ORLOP_API Tensor sum(const Tensor& tensor);
 /// The sum times 1 / size.
 [[nodiscard]] ORLOP_API Tensor mean(const Tensor& tensor);

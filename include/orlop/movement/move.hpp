@@ -1,8 +1,9 @@
 // Moving a Tensor to another carrier: the operation, the registry of routes, and `move` (S401-S419).
 //
 // Who owns the bytes: until the transfer is complete the source does; then the destination, and the source is
-// released. While a move runs both carriers are owned by it, so nobody else can write or move them. A failed move
-// leaves the source as it was, and the destination's version tells whether a slot of it may have changed.
+// released. While a move runs both carriers are owned by it, so nobody else can write or move them. A failed
+// move leaves the source as it was, and the destination's version tells whether a slot of it may have
+// changed.
 #pragma once
 
 #include <functional>
@@ -29,8 +30,8 @@ struct MoveRoute {
 
 /// One way to move between two carriers; open to authors, who implement `copy` (S416).
 ///
-/// `forward(tensor, destination)` is the whole move, synchronously: checks, claims, transfer, validation, release of
-/// the source.
+/// `forward(tensor, destination)` is the whole move, synchronously: checks, claims, transfer, validation,
+/// release of the source.
 class ORLOP_API MoveOperation : public Operation {
  public:
   MoveOperation() noexcept;
@@ -49,10 +50,11 @@ class ORLOP_API MoveOperation : public Operation {
  protected:
   /// Makes the result from `copy`. Runs after all checks, inside both owner scopes, with no graph.
   virtual Tensor transfer(const Tensor& tensor, const Ref<Carrier>& destination);
-  /// Copies `element_count` slots' worth of `tensor` onto `output`, which has its layout on `destination` from slot 0.
-  /// Runs like `transfer`. Default: NotImplementedError.
+  /// Copies `element_count` slots' worth of `tensor` onto `output`, which has its layout on `destination`
+  /// from slot 0. Runs like `transfer`. Default: NotImplementedError.
   virtual void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count);
-  /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its version.
+  /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its
+  /// version.
   void expect_writes() noexcept { expects_writes_ = true; }
   /// What every move needs, whatever its route: rows 1 to 12 of S403.
   void check_move(const Tensor& tensor, const Ref<Carrier>& destination) const;
@@ -72,8 +74,8 @@ class ORLOP_API MoveOperation : public Operation {
   Ref<Carrier> destination_;
 };
 
-/// Reads and normalizes all logical values, then writes them in ascending order; holes stay untouched. The route of
-/// every unregistered pair.
+/// Reads and normalizes all logical values, then writes them in ascending order; holes stay untouched. The
+/// route of every unregistered pair.
 class ORLOP_API ElementwiseMoveOperation : public MoveOperation {
  public:
   ~ElementwiseMoveOperation() override;
@@ -98,9 +100,10 @@ template <class T>
   return {std::move(name), [] { return Ref<MoveOperation>(make_ref<T>()); }, &typeid(T), {}};
 }
 
-/// Adds the route of an exact pair (S413). ValueError ‹already registered› where it has one, ‹protected built-ins› for
-/// block-device pairs.
-ORLOP_API void register_move_operation(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+/// Adds the route of an exact pair (S413). ValueError ‹already registered› where it has one, ‹protected
+/// built-ins› for block-device pairs.
+ORLOP_API void register_move_operation(CarrierClass source_class, CarrierClass destination_class,
+                                       MoveRoute route);
 /// Takes it away and returns it. KeyError ‹no move operation is registered›.
 ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass destination_class);
 /// The route of the pair, or the elementwise one.
@@ -108,13 +111,15 @@ ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, Carrier
 /// Whether exactly this pair has an entry.
 [[nodiscard]] ORLOP_API bool has_move_operation(CarrierClass source_class, CarrierClass destination_class);
 
-/// Moves `tensor` to `destination` and releases its carrier: the result has the same layout at offset 0. Slots of the
-/// destination beyond the span keep their contents. The checks and their order are those of S403.
+/// Moves `tensor` to `destination` and releases its carrier: the result has the same layout at offset 0.
+/// Slots of the destination beyond the span keep their contents. The checks and their order are those of
+/// S403.
 ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
 
 namespace detail {
-/// What a carrier class says about its routes, once, at load. `exact`: a hierarchy needs both registered routes, the
-/// elementwise one is not enough. `built_in`: only the built-in routes run, nobody can add or remove one (S415).
+/// What a carrier class says about its routes, once, at load. `exact`: a hierarchy needs both registered
+/// routes, the elementwise one is not enough. `built_in`: only the built-in routes run, nobody can add or
+/// remove one (S415).
 enum class RoutePolicy : std::uint8_t { open, exact, built_in };
 ORLOP_API bool declare_route_policy(CarrierClass carrier_class, RoutePolicy policy);
 [[nodiscard]] ORLOP_API RoutePolicy route_policy(CarrierClass carrier_class) noexcept;

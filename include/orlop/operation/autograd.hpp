@@ -32,10 +32,14 @@ ORLOP_API void retain_grad(const Tensor& tensor, bool retain = true);
 ORLOP_API void backward(const Tensor& tensor, const std::optional<Tensor>& gradient = std::nullopt,
                         BackwardOptions options = {});
 /// The same, started at a node (P89).
-ORLOP_API void backwards_traversal(const Tensor& gradient, const Ref<Operation>& operation, BackwardOptions options = {});
-/// Gradients of `output` towards `inputs`, detached; nothing where one is not reached. Touches no `.grad` (P90).
-[[nodiscard]] ORLOP_API std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Tensor> inputs,
-                                                                const Tensor& cotangents, GradOptions options = {});
+ORLOP_API void backwards_traversal(const Tensor& gradient, const Ref<Operation>& operation,
+                                   BackwardOptions options = {});
+/// Gradients of `output` towards `inputs`, detached; nothing where one is not reached. Touches no `.grad`
+/// (P90).
+[[nodiscard]] ORLOP_API std::vector<std::optional<Tensor>> grad(const Tensor& output,
+                                                                std::span<const Tensor> inputs,
+                                                                const Tensor& cotangents,
+                                                                GradOptions options = {});
 
 /// P84: whether `cotangent` may stand for a gradient of `target`; TypeError or ValueError.
 ORLOP_API void check_cotangent(const Tensor& target, const Tensor& cotangent);

@@ -1,5 +1,5 @@
-// The functional layer: one function per operation name (P51). The operation reference gives each one's domain,
-// value and gradient.
+// The functional layer: one function per operation name (P51). The operation reference gives each one's
+// domain, value and gradient.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace orlop::inline v0 {
 
-/// Runs the operation `name` on the carrier class of its first Tensor argument. Every Tensor argument must be on that
-/// exact class (TypeError).
+/// Runs the operation `name` on the carrier class of its first Tensor argument. Every Tensor argument must be
+/// on that exact class (TypeError).
 ORLOP_API Tensor apply_operation(std::string_view name, std::span<const Argument> arguments,
                                  const OperationExecutionOptions* options = nullptr);
 
@@ -18,8 +18,8 @@ struct AccumulatorOptions {
   DTypeRef accumulator_dtype{};  ///< absent: the plan's default
 };
 
-// Either side may be a weak scalar where the operation's plans say so; add, mul and maximum run a scalar-first call
-// as (tensor, scalar).
+// Either side may be a weak scalar where the operation's plans say so; add, mul and maximum run a
+// scalar-first call as (tensor, scalar).
 ORLOP_API Tensor add(Argument lhs, Argument rhs);
 ORLOP_API Tensor sub(Argument lhs, Argument rhs);
 ORLOP_API Tensor mul(Argument lhs, Argument rhs);
@@ -45,9 +45,11 @@ ORLOP_API Tensor sigmoid(const Tensor& tensor);
 ORLOP_API Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false);
 /// y[i, j] = Σ_k lhs[i, k] · rhs[j, k] over the second modes of both (P66).
 ORLOP_API Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options = {});
-/// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its place.
+/// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its
+/// place.
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);
-/// A copy of `base` to which `updates`, of the shape that gather gives, are added at the indices, in ordinal order.
+/// A copy of `base` to which `updates`, of the shape that gather gives, are added at the indices, in ordinal
+/// order.
 ORLOP_API Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis);
 
 // With a command (operation/command.hpp): its errors come before those of operands (M707).
@@ -56,7 +58,8 @@ ORLOP_API Tensor scatter_add(const Tensor& base, const Tensor& indices, const Te
 ORLOP_API Tensor rearrange(const Tensor& tensor, std::string_view description);
 /// Reduces the dimensions that the command leaves out, in the kept ones' canonical layout (P64):
 /// `reduce_sum(t, "row column -> row")`.
-ORLOP_API Tensor reduce_sum(const Tensor& tensor, std::string_view description, AccumulatorOptions options = {});
+ORLOP_API Tensor reduce_sum(const Tensor& tensor, std::string_view description,
+                            AccumulatorOptions options = {});
 ORLOP_API Tensor reduce_max(const Tensor& tensor, std::string_view description);
 ORLOP_API Tensor reduce_min(const Tensor& tensor, std::string_view description);
 /// Positions in the reduced dimensions' ordinals, as Int32.

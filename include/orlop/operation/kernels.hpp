@@ -34,8 +34,8 @@ struct KernelParameters {
 struct KernelCall {
   const OperationPlan& plan;
   std::span<const KernelOperand> operands;
-  std::byte* result;       ///< slots of `plan.output`
-  const Layout& layout;    ///< of the result
+  std::byte* result;     ///< slots of `plan.output`
+  const Layout& layout;  ///< of the result
   const KernelParameters& parameters;
 };
 
@@ -56,8 +56,8 @@ class ORLOP_API KernelTable {
   std::vector<KernelEntry> kernels_;  // ascending by name
 };
 
-/// The reference kernels: plain loops in ordinal order. Generic computes with them, and so does, by way of host
-/// copies, any carrier that brings no kernels of its own.
+/// The reference kernels: plain loops in ordinal order. Generic computes with them, and so does, by way of
+/// host copies, any carrier that brings no kernels of its own.
 [[nodiscard]] ORLOP_API const KernelTable& reference_kernels();
 
 }  // namespace orlop::inline v0

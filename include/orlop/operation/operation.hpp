@@ -58,7 +58,8 @@ class ORLOP_API Operation : public Object {
   /// Runs the operation; records it as the result's autograd node where gradients are wanted (P42).
   Tensor forward(std::span<const Argument> inputs, const OperationExecutionOptions* options = nullptr);
   /// The same without recording anything: for an operation nested in another (P43).
-  Tensor execute_lowered(std::span<const Argument> inputs, const OperationExecutionOptions* options = nullptr);
+  Tensor execute_lowered(std::span<const Argument> inputs,
+                         const OperationExecutionOptions* options = nullptr);
   /// The vector-Jacobian product. Default: RuntimeError.
   virtual Gradients backward(const Tensor& gradient);
 

@@ -188,7 +188,8 @@ class ProfiledSpan {
   bool succeeded_ = false;
 };
 
-/// An event beside the nested calls: its parent is the one given, and its time is in nobody's self time (S420).
+/// An event beside the nested calls: its parent is the one given, and its time is in nobody's self time
+/// (S420).
 class ORLOP_API DetachedSpan {
  public:
   /// Nothing happens while no profiler is active on this thread or the carrier class is not selected.
@@ -198,7 +199,8 @@ class ORLOP_API DetachedSpan {
       return;
     session_ = begin_profiled_call(*active_profiler_session);
     if (session_ == nullptr) return;
-    open(parent_id, describe(), records_shapes(*session_) ? std::optional<InputShapes>(shapes()) : std::nullopt);
+    open(parent_id, describe(),
+         records_shapes(*session_) ? std::optional<InputShapes>(shapes()) : std::nullopt);
   }
   DetachedSpan(const DetachedSpan&) = delete;
   DetachedSpan& operator=(const DetachedSpan&) = delete;

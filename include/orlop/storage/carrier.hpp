@@ -40,8 +40,8 @@ struct NewLikeOptions {
 
 struct AllocateOptions {
   bool is_mutable = true;
-  DTypeRef dtype{};  ///< absent: the receiver's
-  bool empty = false;     ///< initialization may be skipped; every slot is then written before it is read
+  DTypeRef dtype{};    ///< absent: the receiver's
+  bool empty = false;  ///< initialization may be skipped; every slot is then written before it is read
 };
 
 /// What a DLPack consumer needs to know about the memory.
@@ -51,8 +51,8 @@ struct DLPackInfo {
   std::int32_t device_id;
 };
 
-/// Base of all carriers, open to siblings in C++ and Python (S101). A minimal subclass implements the five pure
-/// virtual functions and `set_value`; everything else has a default.
+/// Base of all carriers, open to siblings in C++ and Python (S101). A minimal subclass implements the five
+/// pure virtual functions and `set_value`; everything else has a default.
 class ORLOP_API Carrier : public Object {
  public:
   using OwnerToken = std::uint64_t;
@@ -84,7 +84,8 @@ class ORLOP_API Carrier : public Object {
   // --- Bulk access; unchecked, slots in the dtype's native encoding -----------------------------------
   /// Copies `count` slots from `first` into `out`. Default: one get_value per slot.
   virtual void read_span(Index first, Index count, void* out) const;
-  /// Copies `count` slots from `in`. Shipped carriers leave the version alone. Default: one set_value per slot.
+  /// Copies `count` slots from `in`. Shipped carriers leave the version alone. Default: one set_value per
+  /// slot.
   virtual void write_span(Index first, Index count, const void* in);
   /// The slots in host memory, or null when they are not simply there.
   [[nodiscard]] virtual std::byte* host_data() const noexcept { return nullptr; }
@@ -125,8 +126,8 @@ class ORLOP_API Carrier : public Object {
   /// For authors of `set_value` and the like; owned without scope: RuntimeError ‹owned›.
   void increment_version();
   [[nodiscard]] bool supports_storage_dtype(const DType& dtype) const { return stores(dtype); }
-  /// The dtype of a factory's result: `dtype`, or the receiver's where it is left out. A descriptor that no factory of
-  /// this kind can make, a category among them, is a ValueError.
+  /// The dtype of a factory's result: `dtype`, or the receiver's where it is left out. A descriptor that no
+  /// factory of this kind can make, a category among them, is a ValueError.
   [[nodiscard]] const DType& factory_dtype(DTypeRef dtype) const;
   /// Turns an empty growable carrier into one of `size` zero slots (S405).
   void allocate(Index size);
@@ -184,7 +185,7 @@ class ORLOP_API Carrier : public Object {
   std::atomic<std::int64_t> version_{0};
   std::atomic<OwnerToken> owner_token_{0};
   std::atomic<std::uint64_t> scope_thread_{0};  // 0: no scope is open
-  std::uint32_t scope_depth_ = 0;  // only touched under ownership_mutex_
+  std::uint32_t scope_depth_ = 0;               // only touched under ownership_mutex_
   std::atomic<Life> life_{Life::live};
   std::mutex ownership_mutex_;
 };

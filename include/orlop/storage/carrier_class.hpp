@@ -25,7 +25,8 @@ class ORLOP_API CarrierClass {
     bool dependent = false;  ///< answers about capabilities from the instance, not from the class
     /// The Python class object once a binding knows it (borrowed: classes live as long as the process).
     mutable std::atomic<void*> python_type{nullptr};
-    /// What the class can execute, once somebody asked (operation/capability.hpp); lives as long as the process.
+    /// What the class can execute, once somebody asked (operation/capability.hpp); lives as long as the
+    /// process.
     mutable std::atomic<const CapabilitySet*> capabilities{nullptr};
   };
 

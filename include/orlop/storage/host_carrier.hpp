@@ -28,7 +28,8 @@ class ORLOP_API HostCarrier : public Carrier {
   /// Owns `size` slots, zero unless `empty`. MemoryError with the numbers where there is no room.
   HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype, bool empty);
   /// Uses the caller's slots as they are.
-  HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable, const DType& dtype);
+  HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable,
+              const DType& dtype);
 
   /// Normalizes and writes slot after slot from the first; the version stays.
   void fill(std::span<const Scalar> values);

@@ -8,8 +8,8 @@
 
 namespace orlop::inline v0 {
 
-/// The value that a slot of `dtype` stores for `value`. Float32: any real number, rounded once, overflow to an
-/// infinity. Int32: an integer, not a bool (TypeError), in range (OverflowError). Bool: exactly a bool
+/// The value that a slot of `dtype` stores for `value`. Float32: any real number, rounded once, overflow to
+/// an infinity. Int32: an integer, not a bool (TypeError), in range (OverflowError). Bool: exactly a bool
 /// (TypeError). Other dtypes take the value as it is.
 [[nodiscard]] ORLOP_API Scalar normalize(const DType& dtype, const Scalar& value);
 

@@ -5,8 +5,9 @@
 
 namespace orlop::inline v0 {
 
-/// All checks of S112 in order, then the writes by ascending source ordinal (the last one of a slot wins). Source
-/// values are read and normalized before the first write, so a failure changes nothing. The version is the caller's.
+/// All checks of S112 in order, then the writes by ascending source ordinal (the last one of a slot wins).
+/// Source values are read and normalized before the first write, so a failure changes nothing. The version is
+/// the caller's.
 ORLOP_API void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto,
                               const Layout& mapping, Index mapping_offset);
 

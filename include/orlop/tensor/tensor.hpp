@@ -19,8 +19,8 @@ namespace orlop::inline v0 {
 
 class TensorObject;
 
-/// The state of a tensor's carriers at one moment: each distinct constituent carrier and its version, in level
-/// order (P41). The carriers stay alive as long as the tensor that the token was taken from.
+/// The state of a tensor's carriers at one moment: each distinct constituent carrier and its version, in
+/// level order (P41). The carriers stay alive as long as the tensor that the token was taken from.
 class ORLOP_API VersionToken {
  public:
   using Entry = std::pair<const Carrier*, std::int64_t>;
@@ -72,7 +72,8 @@ class ORLOP_API Tensor {
   /// The element at an ordinal or a nested coordinate (M404).
   [[nodiscard]] Scalar at(const Coordinate& key) const;
   void set(const Coordinate& key, const Scalar& value) const;
-  /// The view of one index or range per top-level mode (M502); see orlop/operation/views.hpp for the other views.
+  /// The view of one index or range per top-level mode (M502); see orlop/operation/views.hpp for the other
+  /// views.
   [[nodiscard]] Tensor slice(SliceKeys keys) const;
 
   /// Gives the reference to the caller and leaves the null handle.
@@ -91,7 +92,10 @@ class ORLOP_API Tensor {
 class ORLOP_API TensorObject : public Object {
  public:
   TensorObject(Ref<Carrier> carrier, Index offset, Layout layout)
-      : dtype_(&carrier->dtype()), carrier_(std::move(carrier)), offset_(offset), layout_(std::move(layout)) {}
+      : dtype_(&carrier->dtype()),
+        carrier_(std::move(carrier)),
+        offset_(offset),
+        layout_(std::move(layout)) {}
   ~TensorObject() override;
 
   void visit_references(ReferenceVisitor& visitor) const override;

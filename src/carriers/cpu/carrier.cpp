@@ -23,7 +23,8 @@ std::span<const DType* const> accepted_dtypes() {
 }
 
 void require_size(Index size) {
-  if (size < 0) raise<ValueError>("CPU", "size must not be negative: got ", size, "; a carrier has 0 or more slots");
+  if (size < 0)
+    raise<ValueError>("CPU", "size must not be negative: got ", size, "; a carrier has 0 or more slots");
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ Ref<Carrier> CPU::allocate_like(Index size, const AllocateOptions& options) cons
   return make(size, {options.is_mutable, options.dtype ? *options.dtype : dtype(), options.empty});
 }
 
-void CPU::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping, Index mapping_offset) {
+void CPU::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
+                  Index mapping_offset) {
   scatter_values(*this, to_scatter, scatter_onto, mapping, mapping_offset);
   advance_version();
 }
@@ -68,6 +70,8 @@ const KernelTable* CPU::kernel_table() const noexcept { return &cpu_kernels(); }
 
 bool CPU::stores(const DType& dtype) const { return accepts_storage_dtype(dtype, accepted_dtypes()); }
 
-Ref<Operation> CPU::make_operation(std::string_view operation_name) { return table_operation(operation_name); }
+Ref<Operation> CPU::make_operation(std::string_view operation_name) {
+  return table_operation(operation_name);
+}
 
 }  // namespace orlop::inline v0

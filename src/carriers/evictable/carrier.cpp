@@ -30,12 +30,15 @@ void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary, Ind
   if (!primary) raise<TypeError>("Evictable", "primary must be a Carrier");
   if (!secondary) raise<TypeError>("Evictable", "secondary must be a Carrier");
   if (detail::route_policy(primary->carrier_class()) == detail::RoutePolicy::built_in)
-    raise<TypeError>("Evictable", "a ", primary->carrier_class(), " is not a supported primary tier; use a CPU");
+    raise<TypeError>("Evictable", "a ", primary->carrier_class(),
+                     " is not a supported primary tier; use a CPU");
   if (primary == secondary)
-    raise<ValueError>("Evictable", "primary and secondary must be distinct carriers: got one object for both");
+    raise<ValueError>("Evictable",
+                      "primary and secondary must be distinct carriers: got one object for both");
   const auto check_state = [](const Carrier& tier, std::string_view role) {
     if (tier.is_released())
-      raise<RuntimeError>("Evictable", role, " is released: a ", tier.carrier_class(), "; use a live carrier");
+      raise<RuntimeError>("Evictable", role, " is released: a ", tier.carrier_class(),
+                          "; use a live carrier");
   };
   const auto check_owner = [](const Carrier& tier, std::string_view role) {
     if (tier.is_owned())
@@ -46,10 +49,11 @@ void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary, Ind
   check_owner(*primary, "primary");
   check_owner(*secondary, "secondary");
   if (&primary->dtype() != &secondary->dtype())
-    raise<TypeError>("Evictable", "the tiers' dtypes must be identical: primary has ", primary->dtype().name(),
-                     ", secondary ", secondary->dtype().name());
+    raise<TypeError>("Evictable", "the tiers' dtypes must be identical: primary has ",
+                     primary->dtype().name(), ", secondary ", secondary->dtype().name());
   if (!secondary->is_mutable())
-    raise<RuntimeError>("Evictable", "secondary must be mutable: eviction writes to it; make it with mutable=True");
+    raise<RuntimeError>("Evictable",
+                        "secondary must be mutable: eviction writes to it; make it with mutable=True");
   if (primary->size() < smallest)
     raise<ValueError>("Evictable", "primary must hold at least one slot: it has ", primary->size());
   check_route(primary->carrier_class(), secondary->carrier_class());
@@ -66,8 +70,8 @@ Evictable::Evictable(Ref<Carrier> primary, Ref<Carrier> secondary)
   primary_ = {primary, primary->claim_ownership()};
   try {
     secondary_ = {secondary, secondary->claim_ownership()};
-    finalize_dependent_capabilities(
-        detail::capabilities_of(*primary).where_output([this](const DType& output) { return stores(output); }));
+    finalize_dependent_capabilities(detail::capabilities_of(*primary).where_output(
+        [this](const DType& output) { return stores(output); }));
   } catch (...) {
     primary->relinquish_ownership(primary_.token);
     if (secondary_.token != 0) secondary->relinquish_ownership(secondary_.token);
@@ -104,9 +108,11 @@ void Evictable::require_promoted() const {
   if (is_evicted_) raise<RuntimeError>("Evictable", "the values are evicted; promote() the carrier first");
 }
 
-// --- Elements ---------------------------------------------------------------------------------------------------
+// --- Elements
+// ---------------------------------------------------------------------------------------------------
 
-// Each call holds the primary: one that lets the interpreter go may be overtaken by a transition that replaces it.
+// Each call holds the primary: one that lets the interpreter go may be overtaken by a transition that
+// replaces it.
 
 Scalar Evictable::get_value(Index index) const {
   check_readable(index);
@@ -130,9 +136,11 @@ void Evictable::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, co
   to_scatter.require_single_subtensor("scatter");
   scatter_onto.require_single_subtensor("scatter");
   if (scatter_onto.carrier().get() != this)
-    raise<ValueError>("Evictable", "scatter_onto must be backed by the receiving carrier: it lives on another ",
+    raise<ValueError>("Evictable",
+                      "scatter_onto must be backed by the receiving carrier: it lives on another ",
                       scatter_onto.carrier_type());
-  if (const auto* source = dynamic_cast<const Evictable*>(to_scatter.carrier().get())) source->require_promoted();
+  if (const auto* source = dynamic_cast<const Evictable*>(to_scatter.carrier().get()))
+    source->require_promoted();
   const Tensor lowered = Tensor::trusted(primary(), scatter_onto.offset(), scatter_onto.layout());
   const OwnerAccess access(*lowered.carrier(), primary_.token);
   lowered.carrier()->scatter(to_scatter, lowered, mapping, mapping_offset);
@@ -158,7 +166,8 @@ std::byte* Evictable::host_data() const noexcept {
 
 const KernelTable* Evictable::kernel_table() const noexcept { return primary()->kernel_table(); }
 
-// --- Factories --------------------------------------------------------------------------------------------------
+// --- Factories
+// --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -194,15 +203,17 @@ Ref<Carrier> Evictable::allocate_like(Index size, const AllocateOptions& options
   return hierarchy_over(primary()->allocate_like(size, tier));
 }
 
-// --- Transitions (S306) -------------------------------------------------------------------------------------------
+// --- Transitions (S306)
+// -------------------------------------------------------------------------------------------
 
-/// Lets one transition or release run at a time, on whatever thread: a second one is refused, not queued, so that a
-/// hook that comes back here cannot wait for itself.
+/// Lets one transition or release run at a time, on whatever thread: a second one is refused, not queued, so
+/// that a hook that comes back here cannot wait for itself.
 class Evictable::Exclusive {
  public:
   explicit Exclusive(Evictable& hierarchy) : hierarchy_(hierarchy) {
     if (hierarchy.is_changing_.exchange(true, std::memory_order_acq_rel))
-      raise<RuntimeError>("Evictable", "another transition or the release of this hierarchy is running; wait for it");
+      raise<RuntimeError>("Evictable",
+                          "another transition or the release of this hierarchy is running; wait for it");
   }
   Exclusive(const Exclusive&) = delete;
   Exclusive& operator=(const Exclusive&) = delete;
@@ -233,8 +244,8 @@ Evictable::Tier Evictable::provide(const Tier& tier) const {
   Ref<Carrier> fresh = tier.carrier->allocate_like(size_, {.is_mutable = true, .dtype = *dtype_});
   if (fresh->carrier_class() != tier.carrier->carrier_class()) {
     release_unowned(fresh);
-    raise<TypeError>("Evictable", "the tier's factory must return its own exact class ", tier.carrier->carrier_class(),
-                     ": got ", fresh->carrier_class());
+    raise<TypeError>("Evictable", "the tier's factory must return its own exact class ",
+                     tier.carrier->carrier_class(), ": got ", fresh->carrier_class());
   }
   const OwnerToken token = fresh->claim_ownership();
   return {std::move(fresh), token};
@@ -288,7 +299,8 @@ void Evictable::on_release() {
     }
   }
   if (first_error) std::rethrow_exception(first_error);
-  for (Tier* tier : {&primary_, &secondary_}) tier->carrier->relinquish_ownership(std::exchange(tier->token, 0));
+  for (Tier* tier : {&primary_, &secondary_})
+    tier->carrier->relinquish_ownership(std::exchange(tier->token, 0));
 }
 
 Ref<Operation> Evictable::make_operation(std::string_view operation_name) {

@@ -10,7 +10,9 @@ namespace orlop::inline v0 {
 
 namespace {
 
-Evictable* hierarchy_of(const Tensor& tensor) noexcept { return dynamic_cast<Evictable*>(tensor.carrier().get()); }
+Evictable* hierarchy_of(const Tensor& tensor) noexcept {
+  return dynamic_cast<Evictable*>(tensor.carrier().get());
+}
 
 Tensor on_primary(const Tensor& tensor) {
   return Tensor::trusted(hierarchy_of(tensor)->primary(), tensor.offset(), tensor.layout());
@@ -25,15 +27,17 @@ Evictable& require_operands(std::string_view name, std::span<const Argument> inp
     tensor->require_single_subtensor("operation execution");
     Evictable* hierarchy = hierarchy_of(*tensor);
     if (hierarchy == nullptr)
-      raise<TypeError>(name, "every Tensor operand must live on an Evictable: got one on ", tensor->carrier_type(),
-                       "; wrap or move it first");
+      raise<TypeError>(name, "every Tensor operand must live on an Evictable: got one on ",
+                       tensor->carrier_type(), "; wrap or move it first");
     if (first == nullptr) first = hierarchy;
     const auto same_class = [](const Ref<Carrier>& a, const Ref<Carrier>& b) {
       return a->carrier_class() == b->carrier_class();
     };
-    if (!same_class(hierarchy->primary(), first->primary()) || !same_class(hierarchy->secondary(), first->secondary()))
-      raise<TypeError>(name, "all operands must have the same tier classes: got (", first->primary()->carrier_class(),
-                       ", ", first->secondary()->carrier_class(), ") and (", hierarchy->primary()->carrier_class(), ", ",
+    if (!same_class(hierarchy->primary(), first->primary()) ||
+        !same_class(hierarchy->secondary(), first->secondary()))
+      raise<TypeError>(name, "all operands must have the same tier classes: got (",
+                       first->primary()->carrier_class(), ", ", first->secondary()->carrier_class(),
+                       ") and (", hierarchy->primary()->carrier_class(), ", ",
                        hierarchy->secondary()->carrier_class(), ")");
   }
   if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
@@ -55,7 +59,8 @@ Tensor EvictableOperation::forward_impl(std::span<const Argument> inputs) {
   const std::string& name = primary_operation_->operation_name();
   if (was_run_) raise<RuntimeError>(name, "an EvictableOperation runs forward once; dispatch a fresh one");
   const Evictable& first = require_operands(name, inputs);
-  if (const OperationPlan* plan = plan_of_call(name, inputs, execution_options())) first.require_operation_plan(*plan);
+  if (const OperationPlan* plan = plan_of_call(name, inputs, execution_options()))
+    first.require_operation_plan(*plan);
   was_run_ = true;
   std::vector<Argument> lowered;
   lowered.reserve(inputs.size());
@@ -70,8 +75,8 @@ Tensor EvictableOperation::forward_impl(std::span<const Argument> inputs) {
       return Tensor::trusted(tensor->carrier(), result.offset(), result.layout());
   }
   if (result.carrier_type() != first.primary()->carrier_class())
-    raise<TypeError>(name, "the primary's operation must return a Tensor on ", first.primary()->carrier_class(),
-                     ": got one on ", result.carrier_type());
+    raise<TypeError>(name, "the primary's operation must return a Tensor on ",
+                     first.primary()->carrier_class(), ": got one on ", result.carrier_type());
   return Tensor::trusted(first.hierarchy_over(result.carrier()), result.offset(), result.layout());
 }
 
@@ -85,8 +90,8 @@ Tensor lowered_gradient(std::string_view name, const Tensor& gradient, CarrierCl
     return on_primary(gradient);
   }
   if (gradient && gradient.carrier_type() == primary_class) return gradient;
-  raise<TypeError>(name, "the gradient must be an Evictable Tensor over ", primary_class, ", or one on ", primary_class,
-                   ": got ", gradient ? text("one on ", gradient.carrier_type()) : "none");
+  raise<TypeError>(name, "the gradient must be an Evictable Tensor over ", primary_class, ", or one on ",
+                   primary_class, ": got ", gradient ? text("one on ", gradient.carrier_type()) : "none");
 }
 
 }  // namespace
@@ -95,7 +100,8 @@ Gradients EvictableOperation::backward(const Tensor& gradient) {
   const std::string& name = primary_operation_->operation_name();
   if (!was_run_) raise<RuntimeError>(name, "backward needs a forward call first");
   const std::vector<Tensor> saved = inputs();
-  if (saved.empty()) raise<RuntimeError>(name, "nothing was saved for backward: run forward with gradients enabled");
+  if (saved.empty())
+    raise<RuntimeError>(name, "nothing was saved for backward: run forward with gradients enabled");
   const CarrierClass primary_class = hierarchy_of(saved.front())->primary()->carrier_class();
   const Tensor lowered = lowered_gradient(name, gradient, primary_class);
   std::vector<Tensor> current;
@@ -107,8 +113,8 @@ Gradients EvictableOperation::backward(const Tensor& gradient) {
   primary_operation_->store_inputs(current);
   const Gradients nested = primary_operation_->backward(lowered);
   if (nested.size() != saved.size())
-    raise<ValueError>(name, "the primary's backward must return one gradient or None per saved input: ", saved.size(),
-                      " expected, ", nested.size(), " returned");
+    raise<ValueError>(name, "the primary's backward must return one gradient or None per saved input: ",
+                      saved.size(), " expected, ", nested.size(), " returned");
   Gradients gradients;
   for (std::size_t i = 0; i < saved.size(); ++i) {
     if (!nested[i]) {
@@ -117,8 +123,8 @@ Gradients EvictableOperation::backward(const Tensor& gradient) {
     }
     const Tensor& entry = *nested[i];
     if (entry.carrier_type() != primary_class)
-      raise<TypeError>(name, "the primary's backward must return gradients on ", primary_class, ": got one on ",
-                       entry.carrier_type());
+      raise<TypeError>(name, "the primary's backward must return gradients on ", primary_class,
+                       ": got one on ", entry.carrier_type());
     // What somebody holds already, the caller among them, stays theirs.
     const bool is_held = entry.carrier()->is_owned() || entry.carrier() == gradient.carrier();
     const Tensor own = is_held ? copy_to_layout(entry, entry.layout()) : entry;

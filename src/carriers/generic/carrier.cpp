@@ -55,11 +55,13 @@ void Generic::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, cons
 const KernelTable* Generic::kernel_table() const noexcept { return &reference_kernels(); }
 
 bool Generic::stores(const DType& dtype) const {
-  static const std::array<const DType*, 5> supported{&dtypes::Any, &dtypes::Floating, &dtypes::Float32, &dtypes::Int32,
-                                                     &dtypes::Bool};
+  static const std::array<const DType*, 5> supported{&dtypes::Any, &dtypes::Floating, &dtypes::Float32,
+                                                     &dtypes::Int32, &dtypes::Bool};
   return accepts_storage_dtype(dtype, supported);
 }
 
-Ref<Operation> Generic::make_operation(std::string_view operation_name) { return table_operation(operation_name); }
+Ref<Operation> Generic::make_operation(std::string_view operation_name) {
+  return table_operation(operation_name);
+}
 
 }  // namespace orlop::inline v0

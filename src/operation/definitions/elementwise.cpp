@@ -40,8 +40,8 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
     if (tensor == nullptr) continue;
     const Shape other = tensor->layout().shape();
     if (!other.same_profile(shape))
-      raise<ValueError>(name, "operands must have the same shape profile to broadcast: ", shape, " and ", other,
-                        "; rearrange or reshape one of them");
+      raise<ValueError>(name, "operands must have the same shape profile to broadcast: ", shape, " and ",
+                        other, "; rearrange or reshape one of them");
     for (std::size_t i = 0; i < result.leaves.size(); ++i) {
       const Index extent = other.leaves()[i];
       if (extent == 1) continue;
@@ -56,7 +56,8 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
 
 void ElementwiseDefinition::check_arguments(std::span<const Argument> arguments) const {
   if (arguments.size() != arity_)
-    raise<TypeError>(name(), "takes ", arity_, arity_ == 1 ? " operand: got " : " operands: got ", arguments.size());
+    raise<TypeError>(name(), "takes ", arity_, arity_ == 1 ? " operand: got " : " operands: got ",
+                     arguments.size());
   bool has_tensor = false;
   for (const Argument& argument : arguments) {
     has_tensor = has_tensor || argument.tensor() != nullptr;

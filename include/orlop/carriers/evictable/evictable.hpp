@@ -1,10 +1,10 @@
 // Evictable: a two-tier hierarchy whose values live in the primary or, evicted, in the secondary.
 //
-// Who owns the bytes: the hierarchy owns both tiers exclusively from construction to release; aliases of a tier may
-// read, never write. Atomic: a transition commits only after the copy is complete; until then the old tier holds
-// every value, so a failure or an exception changes nothing. Durable: what the tiers make durable; a crash in a
-// transition leaves at most what the secondary's own clean-up removes. Transitions are no value mutations: the
-// version stays.
+// Who owns the bytes: the hierarchy owns both tiers exclusively from construction to release; aliases of a
+// tier may read, never write. Atomic: a transition commits only after the copy is complete; until then the
+// old tier holds every value, so a failure or an exception changes nothing. Durable: what the tiers make
+// durable; a crash in a transition leaves at most what the secondary's own clean-up removes. Transitions are
+// no value mutations: the version stays.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace orlop::inline v0 {
 
 class ORLOP_API Evictable final : public DependentCarrier {
  public:
-  /// Takes ownership of two live, unowned tiers of one dtype; the secondary must be mutable, the primary hold at least
-  /// one slot. The checks and their order are those of S301.
+  /// Takes ownership of two live, unowned tiers of one dtype; the secondary must be mutable, the primary hold
+  /// at least one slot. The checks and their order are those of S301.
   [[nodiscard]] static Ref<Evictable> make(Ref<Carrier> primary, Ref<Carrier> secondary);
   ~Evictable() override;
 
@@ -33,7 +33,8 @@ class ORLOP_API Evictable final : public DependentCarrier {
   [[nodiscard]] const DType& dtype() const override { return *dtype_; }
   [[nodiscard]] Scalar get_value(Index index) const override;
   void set_value(Index index, const Scalar& value) override;
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions& options = {}) const override;
+  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+                                      const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
                Index mapping_offset = 0) override;
@@ -44,7 +45,8 @@ class ORLOP_API Evictable final : public DependentCarrier {
   [[nodiscard]] bool holes_are_zero() const noexcept override { return primary()->holes_are_zero(); }
   [[nodiscard]] std::string_view residency() const noexcept override;
 
-  /// A fresh promoted hierarchy over `primary`, which it takes over, with an empty secondary like this one's (S310).
+  /// A fresh promoted hierarchy over `primary`, which it takes over, with an empty secondary like this one's
+  /// (S310).
   [[nodiscard]] Ref<Evictable> hierarchy_over(Ref<Carrier> primary) const;
   /// RuntimeError ‹released›, or ‹evicted› ‹promote›.
   void require_promoted() const;
@@ -82,8 +84,9 @@ class ORLOP_API Evictable final : public DependentCarrier {
   std::atomic<bool> is_changing_ = false;  // a transition or the release runs
 };
 
-/// The composite adapter of one dispatched operation on Evictable Tensors: lowers the operands to their primaries,
-/// runs the primary's own operation once, and restores result and gradients to hierarchies of the same classes.
+/// The composite adapter of one dispatched operation on Evictable Tensors: lowers the operands to their
+/// primaries, runs the primary's own operation once, and restores result and gradients to hierarchies of the
+/// same classes.
 class ORLOP_API EvictableOperation final : public Operation {
  public:
   /// `primary_operation` is the fresh operation that the promoted primary dispatched.

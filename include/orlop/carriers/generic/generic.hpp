@@ -1,5 +1,5 @@
-// Generic: the reference store. It computes with plain loops in ordinal order, the oracle for every other carrier.
-// Protocol: see orlop/storage/host_carrier.hpp.
+// Generic: the reference store. It computes with plain loops in ordinal order, the oracle for every other
+// carrier. Protocol: see orlop/storage/host_carrier.hpp.
 #pragma once
 
 #include "orlop/storage/host_carrier.hpp"
@@ -14,13 +14,14 @@ struct GenericOptions {
 /// Normalized concrete values in storage of its own. `Generic::make(values, {.dtype = dtypes::Int32})`.
 class ORLOP_API Generic final : public HostCarrier {
  public:
-  /// Copies and normalizes `values`. TypeError without a dtype, ValueError for one that Generic cannot construct;
-  /// TypeError or OverflowError for a value that the dtype does not take.
+  /// Copies and normalizes `values`. TypeError without a dtype, ValueError for one that Generic cannot
+  /// construct; TypeError or OverflowError for a value that the dtype does not take.
   [[nodiscard]] static Ref<Generic> make(std::span<const Scalar> values, const GenericOptions& options);
   /// `size` slots of zero.
   [[nodiscard]] static Ref<Generic> zeros(Index size, const GenericOptions& options);
 
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions& options = {}) const override;
+  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+                                      const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
                Index mapping_offset = 0) override;

@@ -1,0 +1,1040 @@
+from orlop._core import _dtype as _dtype
+from orlop._core import _einops as _einops
+from orlop._core import _friendly as _friendly
+from orlop._core import _plans as _plans
+from orlop._core import _profiler as _profiler
+from orlop._core import testing as testing
+from typing import TypeAlias
+
+from orlop._core import testing as testing
+
+
+class Shape:
+    """
+    Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).
+
+    A single argument that is no integer is the list of modes. At most 64 levels. ValueError, TypeError, OverflowError.
+
+        >>> from orlop import Shape
+        >>> Shape(3, [4, 5]).decode(31)
+        (1, (2, 2))
+    """
+
+    def __init__(self, *args) -> None: ...
+
+    def __int__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    @property
+    def top_level(self) -> object:
+        """The modes as nested tuples."""
+
+    @property
+    def is_int(self) -> bool:
+        """At most one mode, and that one a leaf."""
+
+    @staticmethod
+    def concat(a: Shape, b: Shape) -> Shape:
+        """The modes of a, then those of b."""
+
+    @staticmethod
+    def append(a: Shape, b: Shape) -> Shape:
+        """
+        b as one nested mode after those of a; a b of at most one leaf is concatenated.
+        """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: object) -> Shape: ...
+
+    def __eq__(self, other: object | None) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __copy__(self) -> object: ...
+
+    def __deepcopy__(self, memo: object | None) -> object: ...
+
+    @property
+    def depth(self) -> int:
+        """Levels of nesting, 1 where every mode is a leaf."""
+
+    def __setattr__(self, name: str, value: object | None) -> None: ...
+
+    def __delattr__(self, name: str) -> None: ...
+
+    @property
+    def size(self) -> object:
+        """The product of all extents, exactly; 1 for rank zero."""
+
+    def decode(self, ordinal: object) -> object:
+        """The coordinate of an ordinal, as nested tuples. TypeError, ValueError."""
+
+    def encode(self, coordinate: object) -> object:
+        """
+        The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested mode or the whole. TypeError, ValueError.
+        """
+
+class Stride:
+    """Strides, each at least 0, in nested modes, spelt like a Shape (M302)."""
+
+    def __init__(self, *args) -> None: ...
+
+    def __int__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    @property
+    def top_level(self) -> object:
+        """The modes as nested tuples."""
+
+    @property
+    def is_int(self) -> bool:
+        """At most one mode, and that one a leaf."""
+
+    @staticmethod
+    def concat(a: Stride, b: Stride) -> Stride:
+        """The modes of a, then those of b."""
+
+    @staticmethod
+    def append(a: Stride, b: Stride) -> Stride:
+        """
+        b as one nested mode after those of a; a b of at most one leaf is concatenated.
+        """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: object) -> Stride: ...
+
+    def __eq__(self, other: object | None) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __copy__(self) -> object: ...
+
+    def __deepcopy__(self, memo: object | None) -> object: ...
+
+    @property
+    def depth(self) -> int:
+        """Levels of nesting, 1 where every mode is a leaf."""
+
+    def __setattr__(self, name: str, value: object | None) -> None: ...
+
+    def __delattr__(self, name: str) -> None: ...
+
+class IndexMap:
+    """
+    Base of all maps from the coordinates of a shape into 0 … codomain_size - 1; abstract (M319).
+
+    A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` and `_composition_is_identity()`.
+    """
+
+    def __init__(self, shape: object | None, codomain_size: object | None, is_injective: object | None) -> None: ...
+
+    def __setattr__(self, name: str, value: object | None) -> None: ...
+
+    def __delattr__(self, name: str) -> None: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+
+    @property
+    def codomain_size(self) -> int:
+        """One more than the greatest possible value."""
+
+    @property
+    def is_injective(self) -> object:
+        """True, False, or None where it is not known."""
+
+    def __call__(self, key: object | None) -> int:
+        """
+        The value at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.
+        """
+
+    def index(self, key: object | None) -> int:
+        """The same as a call."""
+
+    def compose(self, inner: object | None) -> IndexMap:
+        """
+        q ↦ self(inner(q)). TypeError; ValueError where inner's codomain exceeds self's size (M315).
+        """
+
+    def __repr__(self) -> str: ...
+
+    def __copy__(self) -> object: ...
+
+    def __deepcopy__(self, memo: object | None) -> object: ...
+
+    def __reduce__(self) -> object: ...
+
+class Layout(IndexMap):
+    """
+    A strided map: the index at a coordinate is the sum of coordinate times stride (M305).
+
+        >>> from orlop import Layout, Shape, Stride
+        >>> Layout(Shape(4, 3), Stride(3, 20))(7)
+        29
+    """
+
+    def __init__(self, shape: object | None, stride: object | None) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    def __call__(self, key: object | None) -> int:
+        """
+        The index at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.
+        """
+
+    def index(self, key: object | None) -> int:
+        """The same as a call."""
+
+    @staticmethod
+    def get_index(layout: object | None, key: object | None) -> int:
+        """layout(key), with a ValueError for what is no Layout."""
+
+    def __add__(self, arg: Layout, /) -> Layout: ...
+
+    @property
+    def stride(self) -> Stride: ...
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+
+    @property
+    def cosize(self) -> int:
+        """One more than the greatest index."""
+
+    @property
+    def is_leaf(self) -> bool:
+        """At most one mode, and that one a leaf."""
+
+    @property
+    def profile(self) -> list:
+        """The nest of the modes as a new list of Node.Leaf, Node.Push, Node.Pop."""
+
+    def infix(self) -> list:
+        """The (extent, stride) pairs of the leaves, depth-first."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: object) -> Layout: ...
+
+    def __eq__(self, other: object | None) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __copy__(self) -> object: ...
+
+    def __deepcopy__(self, memo: object | None) -> object: ...
+
+    @property
+    def depth(self) -> int:
+        """Levels of nesting, 1 where every mode is a leaf."""
+
+    def __setattr__(self, name: str, value: object | None) -> None: ...
+
+    def __delattr__(self, name: str) -> None: ...
+
+    @staticmethod
+    def leaf(s: object | None, d: object | None) -> Layout:
+        """The layout of one leaf, s:d."""
+
+    @staticmethod
+    def empty() -> Layout:
+        """The layout of rank zero."""
+
+    @staticmethod
+    def concat(a: Layout, b: Layout) -> Layout:
+        """The modes of a, then those of b; also a + b."""
+
+    @staticmethod
+    def append(a: Layout, b: Layout) -> Layout:
+        """
+        b as one nested mode after those of a; a b of at most one leaf is concatenated (M311).
+        """
+
+    @staticmethod
+    def make_layout(*args) -> Layout:
+        """Appends all arguments to rank zero. ValueError for what is no Layout."""
+
+    def permute(self, *args) -> Layout:
+        """
+        Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError 'must reorder every layout mode' (M313).
+        """
+
+    def rearrange(self, output: object | None, selection: object | None = None) -> Layout:
+        """
+        Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the Tree `output` says: Node.id(k) places source k, Node.Leaf inserts 1:0, a Tree groups. ValueError (M312).
+        """
+
+    @staticmethod
+    def reverse_rearrange(output: object | None, selection: object | None) -> object:
+        """
+        The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.
+        """
+
+    def broadcast_to(self, target: object | None) -> Layout:
+        """Widens extent-1 leaves with stride zero. TypeError, ValueError (M308)."""
+
+    def coalesce(self) -> Layout:
+        """
+        Drops extent-1 leaves and merges neighbours where the index allows (M318).
+        """
+
+    def coalesce_by_mode(self, tree: object | None) -> Layout:
+        """Coalesces what each leaf of the tree stands for. ValueError."""
+
+    def flatten_layout(self) -> tuple:
+        """(the flat layout, the profile)."""
+
+    def extract_profile(self, tree: object | None = None) -> list:
+        """
+        The list of leaves, or of what the leaves of the tree stand for. ValueError.
+        """
+
+    def compose(self, inner: object | None) -> object:
+        """
+        q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. TypeError, ValueError (M315).
+        """
+
+    def uniform_preimage_extent(self, target_shape: object | None) -> int | None:
+        """
+        How many ordinals map to each target where that is one number and no target is left out, else None (M309).
+        """
+
+    def complement(self, cotarget: object | None) -> Layout:
+        """What is left of `cotarget` indices. ValueError (M316)."""
+
+    def choose(self, d: object | None) -> Layout:
+        """Every d-th ordinal. ValueError 'choose the d-th' (M314)."""
+
+    def modout(self, s: object | None) -> Layout:
+        """The first s ordinals. ValueError 'divisibility condition' (M314)."""
+
+    def divide(self, tile: object | None) -> Layout:
+        """(tile, rest) of the whole layout. ValueError (M317)."""
+
+    def divide_tiler(self, tiler: object | None) -> Layout:
+        """(tile, rest) of each leading mode. ValueError (M317)."""
+
+    def zipped_divide(self, tiler: object | None) -> Layout:
+        """
+        Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).
+        """
+
+class Permutation(IndexMap):
+    """The value at ordinal i is values[i] (M319)."""
+
+    def __init__(self, values: object | None, codomain_size: object | None) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    @property
+    def values(self) -> tuple: ...
+
+class Product(IndexMap):
+    """
+    One domain mode per child; the value is the ordinal of the children's values (M319).
+    """
+
+    def __init__(self, *args) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    @property
+    def children(self) -> tuple: ...
+
+    @property
+    def target_shape(self) -> Shape: ...
+
+class SwizzleStage:
+    """One xor of a bit field with another, `shift` bits away (M319)."""
+
+    def __init__(self, bits: object | None, base: object | None, shift: object | None) -> None: ...
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def base(self) -> int: ...
+
+    @property
+    def shift(self) -> int: ...
+
+    def __eq__(self, other: object | None) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    def __setattr__(self, name: str, value: object | None) -> None: ...
+
+    def __delattr__(self, name: str) -> None: ...
+
+class Swizzle(IndexMap):
+    """The stages, one after the other, on the ordinals of a shape (M319)."""
+
+    def __init__(self, shape: object | None, *stages) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
+    @property
+    def stages(self) -> tuple: ...
+
+def set_tree_classes(arg0: object, arg1: object, arg2: object, /) -> None: ...
+
+def tree_recipe(arg: object, /) -> list: ...
+
+def tree_depth(arg: object, /) -> int: ...
+
+def tree_reshape(arg0: object, arg1: object, /) -> object: ...
+
+CLOSED_CARRIER_MESSAGE: str = ...
+
+def reject_carrier_subclass(name: str) -> None:
+    """
+    Raises the TypeError that every closed carrier class gives to a subclass (S108).
+    """
+
+class Carrier:
+    """
+    One homogeneous storage sequence: the extension point for storage authors.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    def size(self) -> int:
+        """Number of physical slots."""
+
+    def dtype(self) -> object:
+        """The dtype of every slot; also after release."""
+
+    def get_value(self, index: object) -> object:
+        """The value of one slot."""
+
+    def set_value(self, index: object, value: object) -> None:
+        """Writes one slot; the version advances once."""
+
+    def new_like(self, values: object, *, mutable: object = True, dtype: object | None = None) -> Carrier:
+        """Fresh storage of the same kind holding `values`."""
+
+    def allocate_like(self, size: object, *, mutable: object = True, dtype: object | None = None, empty: object = False) -> Carrier:
+        """Fresh storage of the same kind with `size` slots, zero unless `empty`."""
+
+    def scatter(self, to_scatter: object, scatter_onto: object, mapping: object, mapping_offset: object = 0) -> None:
+        """Writes the logical values of a Tensor through a mapping."""
+
+    def dlpack_info(self) -> dict:
+        """pointer, device_type and device_id, or BufferError."""
+
+    def __getitem__(self, index: object) -> object: ...
+
+    def __setitem__(self, index: object, value: object) -> None: ...
+
+    def is_mutable(self) -> bool:
+        """Whether public interfaces may write now."""
+
+    def is_owned(self) -> bool:
+        """Whether another carrier owns this one exclusively."""
+
+    def is_released(self) -> bool:
+        """Whether the storage is gone for good."""
+
+    def release(self) -> None:
+        """Gives the storage up for good; idempotent."""
+
+    @property
+    def version(self) -> int:
+        """Advances with every successful mutation."""
+
+    def supports_storage_dtype(self, dtype: object) -> bool:
+        """Structural support; allocates nothing."""
+
+    def dispatch_op(self, operation_name: object) -> Operation:
+        """A fresh operation bound to the name and this exact class."""
+
+    def __reduce_ex__(self, *args) -> None: ...
+
+    def __copy__(self, *args) -> None: ...
+
+    def __deepcopy__(self, *args) -> None: ...
+
+    def operation_capabilities(self, operation_name: object | None = None) -> tuple:
+        """
+        What this carrier advertises, optionally of one operation (P27): an independent one answers from its exact class,
+        a dependent one from the set frozen with it.
+        """
+
+    def supports_operation_plan(self, plan: object) -> bool:
+        """Whether this carrier advertises the plan (P27)."""
+
+    def unsupported_plan_reason(self, plan: object) -> object:
+        """None where the plan is supported, otherwise why not (P28)."""
+
+    def require_operation_plan(self, plan: object) -> object:
+        """
+        The stored entry that matches the plan, or UnsupportedOperationPlan (P27).
+        """
+
+class DependentCarrier(Carrier):
+    """
+    Base of carriers whose capabilities depend on what they are built from.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+class Operation:
+    """One stateful invocation; subclass it with `_forward` and `backward`."""
+
+    def __init__(self) -> None: ...
+
+    def forward(self, *inputs, **kwargs) -> Tensor:
+        """Runs the operation on positional inputs; options= is the only keyword."""
+
+    def backward(self, gradient: object) -> tuple:
+        """One Tensor or None per saved input."""
+
+    @property
+    def ctx(self) -> dict:
+        """The instance's own dict."""
+
+    def store_inputs(self, *inputs) -> None:
+        """Keeps the Tensors among the arguments with fresh version tokens."""
+
+    def inputs(self) -> tuple:
+        """The kept Tensors."""
+
+    def input_versions(self) -> tuple:
+        """One version token per kept Tensor."""
+
+    def validate_input_versions(self) -> None:
+        """RuntimeError when a kept Tensor was mutated since."""
+
+def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor:
+    """The base path of `_execute_lowered`, whatever a subclass shadows."""
+
+def table_operation(name: object) -> Operation:
+    """
+    A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
+    """
+
+class Tensor:
+    """
+    Tensor(carrier, offset, layout)
+
+    A layout placed on a carrier from slot `offset`.
+    """
+
+    def __init__(self, carrier: object, offset: object, layout: object) -> None: ...
+
+    @property
+    def carrier(self) -> Carrier:
+        """The storage of plane 0."""
+
+    @property
+    def offset(self) -> int:
+        """The slot of index 0."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where elements lie."""
+
+    @property
+    def version(self) -> int:
+        """The carrier's version."""
+
+    @property
+    def shape(self) -> object:
+        """The extents as nested tuples."""
+
+    @property
+    def ndim(self) -> int:
+        """Top-level modes."""
+
+    def dtype(self) -> object:
+        """The logical dtype."""
+
+    def size(self) -> int:
+        """Number of logical elements."""
+
+    def carrier_type(self) -> object:
+        """The exact class of the carrier."""
+
+    def is_mutable(self) -> bool:
+        """Whether elements may be written."""
+
+    def is_differentiable(self) -> bool:
+        """Logical dtype Float32 or Floating."""
+
+    def __getitem__(self, key: object) -> object: ...
+
+    def __setitem__(self, key: object, value: object) -> None: ...
+
+    def __hash__(self) -> int: ...
+
+    def __neg__(self) -> Tensor: ...
+
+    def __matmul__(self, other: object) -> Tensor: ...
+
+    def __rmatmul__(self, other: object) -> Tensor: ...
+
+    def __len__(self) -> int: ...
+
+    def __float__(self) -> float: ...
+
+    def __int__(self) -> object: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __iter__(self) -> object: ...
+
+    def __repr__(self) -> str: ...
+
+    __array_ufunc__: None = None
+
+    def __add__(self, other: object) -> Tensor: ...
+
+    def __radd__(self, other: object) -> Tensor: ...
+
+    def __sub__(self, other: object) -> Tensor: ...
+
+    def __rsub__(self, other: object) -> Tensor: ...
+
+    def __mul__(self, other: object) -> Tensor: ...
+
+    def __rmul__(self, other: object) -> Tensor: ...
+
+    def __truediv__(self, other: object) -> Tensor: ...
+
+    def __rtruediv__(self, other: object) -> Tensor: ...
+
+    def __lt__(self, other: object) -> Tensor: ...
+
+    def __le__(self, other: object) -> Tensor: ...
+
+    def __gt__(self, other: object) -> Tensor: ...
+
+    def __ge__(self, other: object) -> Tensor: ...
+
+    def __eq__(self, other: object) -> object: ...
+
+    def __ne__(self, other: object) -> object: ...
+
+    def __pow__(self, exponent: object, modulus: object | None = None) -> Tensor: ...
+
+    def __rpow__(self, base: object, modulus: object | None = None) -> Tensor: ...
+
+    def __reduce_ex__(self, *args) -> None: ...
+
+    def __copy__(self, *args) -> None: ...
+
+    def __deepcopy__(self, *args) -> None: ...
+
+    def backward(self, gradient: object | None = None, retain_graph: object = False) -> None:
+        """Adds gradients to every leaf below this Tensor."""
+
+    @staticmethod
+    def backwards_traversal(gradient: object, operation: object, retain_graph: object = False) -> None:
+        """backward, started at a node."""
+
+    @property
+    def grad(self) -> object:
+        """The accumulated gradient, or None."""
+
+    @grad.setter
+    def grad(self, value: Tensor | None, /) -> None: ...
+
+    @property
+    def autograd_ctx(self) -> Operation:
+        """The operation that produced this Tensor, or None for a leaf."""
+
+    @autograd_ctx.setter
+    def autograd_ctx(self, value: Operation | None, /) -> None: ...
+
+    def retain_grad(self, retain: object = True) -> None:
+        """Whether a Tensor that is no leaf keeps its gradient too."""
+
+def is_grad_enabled() -> bool:
+    """Whether this thread records graphs."""
+
+def set_grad_enabled(enabled: object) -> None:
+    """Switches recording on or off for this thread."""
+
+def grad(output: object, inputs: object, cotangents: object, *, batched: object = False, retain_graph: object = False) -> tuple:
+    """Gradients of output towards inputs, detached; touches no .grad."""
+
+def check_representation(logical_dtype: object, subtensors: tuple, adjacent_layouts: tuple) -> None:
+    """All checks of M407 from the schema on."""
+
+def carriers_token(carriers: tuple) -> tuple:
+    """
+    (carrier identity, version) of each carrier once, by first occurrence (M408).
+    """
+
+def add(lhs: object, rhs: object) -> Tensor:
+    """lhs + rhs, element by element; either side may be a number."""
+
+def sub(lhs: object, rhs: object) -> Tensor:
+    """lhs - rhs, element by element; either side may be a number."""
+
+def mul(lhs: object, rhs: object) -> Tensor:
+    """lhs * rhs, element by element; either side may be a number."""
+
+def div(lhs: object, rhs: object) -> Tensor:
+    """lhs / rhs as Float32; either side may be a number."""
+
+def pow(base: object, exponent: object) -> Tensor:
+    """base ** exponent; either side may be a number."""
+
+def maximum(lhs: object, rhs: object) -> Tensor:
+    """The greater of both; a NaN wins."""
+
+def eq(lhs: object, rhs: object) -> Tensor:
+    """lhs == rhs as Bool."""
+
+def ne(lhs: object, rhs: object) -> Tensor:
+    """lhs != rhs as Bool."""
+
+def lt(lhs: object, rhs: object) -> Tensor:
+    """lhs < rhs as Bool."""
+
+def le(lhs: object, rhs: object) -> Tensor:
+    """lhs <= rhs as Bool."""
+
+def gt(lhs: object, rhs: object) -> Tensor:
+    """lhs > rhs as Bool: lt with the operands swapped."""
+
+def ge(lhs: object, rhs: object) -> Tensor:
+    """lhs >= rhs as Bool: le with the operands swapped."""
+
+def elementwise_mul(lhs: object, rhs: object) -> Tensor:
+    """lhs * rhs of two Tensors, element by element."""
+
+def neg(tensor: object) -> Tensor:
+    """-tensor."""
+
+def exp(tensor: object) -> Tensor:
+    """e to the power of each element, as Float32."""
+
+def log(tensor: object) -> Tensor:
+    """The natural logarithm of each element."""
+
+def relu(tensor: object) -> Tensor:
+    """Each element where it is positive, otherwise 0; NaN stays."""
+
+def tanh(tensor: object) -> Tensor:
+    """The hyperbolic tangent of each element, as Float32."""
+
+def sigmoid(tensor: object) -> Tensor:
+    """1 / (1 + exp(-x)) of each element, as Float32."""
+
+def select(condition: object, on_true: object, on_false: object) -> Tensor:
+    """on_true where the Bool condition holds, otherwise on_false."""
+
+def matmul(lhs: object, rhs: object, *, accumulator_dtype: object | None = None) -> Tensor:
+    """
+    y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
+    """
+
+def gather(tensor: object, indices: object, axis: object) -> Tensor:
+    """
+    The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
+    """
+
+def scatter_add(base: object, indices: object, updates: object, axis: object) -> Tensor:
+    """
+    A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
+    """
+
+def as_strided(tensor: object, shape: object, stride: object) -> Tensor:
+    """
+    A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).
+
+    TypeError for other types; ValueError where the selection is not injective, leaves the tensor or cannot be
+    written as strides (M501, M503).
+    """
+
+def broadcast_to(tensor: object, target: object) -> Tensor:
+    """
+    A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf differs or the
+    profiles do (M308).
+    """
+
+def broadcast_in_dim(tensor: object, target: object, broadcast_dimensions: object) -> Tensor:
+    """
+    A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly increasing;
+    the other modes are repeated (M501).
+    """
+
+def permute(tensor: object, *order) -> Tensor:
+    """
+    A view with the top-level modes in another order: integers or one iterable, each mode once (M313).
+    """
+
+def reshape(tensor: object, shape: object) -> Tensor:
+    """
+    A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout has no
+    one step that all ordinals share (M501).
+    """
+
+def squeeze(tensor: object, dim: object) -> Tensor:
+    """
+    A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).
+    """
+
+def unsqueeze(tensor: object, dim: object) -> Tensor:
+    """
+    A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).
+    """
+
+def rearrange(tensor: object | None, output: object | None, selection: object | None = None) -> Tensor:
+    """
+    A view that places every leaf, or every mode that `selection` names, as the Tree `output` says (M312). A command
+    is taken too: `rearrange(t, "b (h w) -> h w b")` (M708).
+    """
+
+def reduce_sum(tensor: object | None, description: object | None, *, accumulator_dtype: object | None = None) -> Tensor:
+    """
+    The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):
+    `reduce_sum(t, "row column -> row")`. Int32 is exact; OverflowError where a sum leaves it.
+    Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.
+    """
+
+def reduce_max(tensor: object | None, description: object | None) -> Tensor:
+    """
+    The greatest value over the dimensions that the description leaves out; the first NaN wins, and +0 beats -0 (P64).
+    """
+
+def reduce_min(tensor: object | None, description: object | None) -> Tensor:
+    """
+    The least value over the dimensions that the description leaves out; the first NaN wins, and -0 beats +0 (P64).
+    """
+
+def argmax(tensor: object | None, description: object | None) -> Tensor:
+    """
+    Where the greatest value is among the dimensions that the description leaves out: its first ordinal there, as Int32 (P64).
+    """
+
+def argmin(tensor: object | None, description: object | None) -> Tensor:
+    """
+    Where the least value is among the dimensions that the description leaves out: its first ordinal there, as Int32 (P64).
+    """
+
+def einsum(lhs: object | None, rhs: object | None, description: object | None) -> Tensor:
+    """
+    The contraction of two Tensors: `einsum(a, b, "i k, j k -> i j")`. Symbols of both that the output
+    leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes (M707).
+    """
+
+class CPU(Carrier):
+    """
+    CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)
+
+    Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    def pointer(self) -> int:
+        """The positive address of slot 0."""
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
+class Generic(Carrier):
+    """
+    Generic(values, *, mutable=True, dtype)
+
+    The reference store: normalized copies of `values`.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
+class FileBacked(Carrier):
+    """
+    FileBacked(filename=None, *, mutable=True, dtype)
+
+    A temporary raw numeric file of Float32 or Int32 slots, initially empty. `filename` is a bare name in the
+    process's hidden session directory (ORLOP_TMPDIR, else TMPDIR, TEMP, TMP, else /var/tmp); None: a unique
+    one. TypeError without dtype; ValueError for another dtype or a path; FileExistsError where the name is
+    taken. The file goes with release(), with the object, and at exit; it is never flushed to the disk.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @property
+    def path(self) -> object:
+        """
+        The file, a pathlib.Path. A factory's result without slots makes its file when first asked.
+        """
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
+class Metal(Carrier):
+    """
+    Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)
+
+    Typed accelerator storage of `size` slots. This build has no Metal runtime: once the
+    arguments are checked, construction is a RuntimeError that says what is needed.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
+class MoveOperation(Operation):
+    """
+    One way to move between two carriers; subclass it with `_copy(tensor, destination, output, element_count)`.
+
+    The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` runs after
+    all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` from slot 0
+    and `element_count` its span. forward(tensor, destination) is the whole move.
+    """
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: None = None
+
+    destination_class: None = None
+
+class ElementwiseMoveOperation(MoveOperation):
+    """
+    Moves the logical values in ascending order; holes stay untouched. The route of every unregistered pair.
+    """
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: None = None
+
+    destination_class: None = None
+
+class CpuToFileBackedMoveOperation(MoveOperation):
+    """Writes the span of a CPU into a file from byte 0, in one transfer."""
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: TypeAlias = CPU
+
+    destination_class: TypeAlias = FileBacked
+
+class FileBackedToCpuMoveOperation(MoveOperation):
+    """Reads the span of a file into a CPU from slot 0, in one transfer."""
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: TypeAlias = FileBacked
+
+    destination_class: TypeAlias = CPU
+
+def move(tensor: object | None, destination: object | None) -> Tensor:
+    """
+    Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at
+    offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to
+    grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source
+    as it was (S403, S406).
+    """
+
+def register_move_operation(source_class: object | None, destination_class: object | None, operation_class: object | None) -> None:
+    """
+    Makes `operation_class` the route of the exact pair; ValueError where the pair has one.
+    """
+
+def unregister_move_operation(source_class: object | None, destination_class: object | None) -> object:
+    """
+    Takes the route of the exact pair away and returns its class; KeyError.
+    """
+
+def dispatch_move(source_class: object | None, destination_class: object | None) -> object:
+    """
+    The class that moves the exact pair: its entry, or the elementwise one.
+    """
+
+class Evictable(DependentCarrier):
+    """
+    Evictable(primary, secondary)
+
+    A two-tier hierarchy: the values live in `primary`, or, evicted, in `secondary`. It owns both tiers, two live
+    unowned carriers of one dtype; the secondary must be mutable, the primary hold at least one slot (S301).
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @property
+    def primary(self) -> Carrier:
+        """The primary tier as it is now."""
+
+    @property
+    def secondary(self) -> Carrier:
+        """The secondary tier as it is now."""
+
+    def is_evicted(self) -> bool:
+        """Whether the values are in the secondary."""
+
+    def evict(self) -> None:
+        """
+        Moves the values to the secondary and releases the primary; nothing where they are there already.
+        """
+
+    def promote(self) -> None:
+        """Moves the values back to the primary."""
+
+    def scatter(self, to_scatter: object | None, scatter_onto: object | None, mapping: object | None, mapping_offset: object | None = 0) -> None:
+        """
+        Writes the logical values of a Tensor through a mapping into the promoted primary.
+        """
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
+class EvictableOperation(Operation):
+    """
+    EvictableOperation(primary_operation)
+
+    Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the result and
+    the gradients to hierarchies of the same tier classes (S310).
+    """
+
+    def __init__(self, primary_operation: object | None) -> None: ...
+
+    @property
+    def primary_operation(self) -> Operation:
+        """The nested operation."""

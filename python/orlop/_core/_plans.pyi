@@ -1,0 +1,67 @@
+from orlop.carriers.operation_capability import (
+    OperandCapability as OperandCapability,
+    OperationCapability as OperationCapability
+)
+from orlop.carriers.operation_policy import (
+    OperandPlan as OperandPlan,
+    OperationExecutionOptions as OperationExecutionOptions,
+    OperationPlan as OperationPlan
+)
+
+
+def resolve_operation_plan(operation: object, *operands, accumulator_dtype: object | None = None, options: object | None = None) -> object:
+    """
+    The plan of an operation for its operands (P6); reads no element.
+
+    A tensor operand is given as its storage dtype, a weak scalar as its value:
+    `resolve_operation_plan("mul", DType.Int32, 2.0)`.
+    Errors: NotImplementedError for an unknown name or a dtype that is not implemented; TypeError for
+    operands the operation does not take; OverflowError for an integer outside Int32.
+    """
+
+def resolvable_plans(tensor_dtypes: object, weak_scalars: object) -> tuple: ...
+
+def plan_accumulator_variants(plan: object) -> tuple:
+    """
+    The plan, then its variants for the other accumulators where its operation has them (P12).
+    Errors: TypeError where `plan` is no OperationPlan.
+    """
+
+def operation_specification_fields() -> list: ...
+
+def supported_tensor_dtypes() -> tuple: ...
+
+def supported_accumulator_dtypes() -> tuple: ...
+
+def is_accumulator_configurable(arg: str, /) -> bool: ...
+
+def weak_scalar_probes() -> tuple: ...
+
+def register_operation_capabilities(carrier_class: object, capabilities: object) -> None:
+    """
+    Declares, once and for good, what exactly `carrier_class` can execute (P23).
+
+    All or nothing; a rejected call leaves the class open, an empty iterable is a full declaration.
+    Errors: TypeError for Carrier itself, a class that is no Carrier, a dependent, shipped or defined class,
+    one already declared or observed, or an entry that is no OperationCapability; ValueError for two equal
+    entries.
+    """
+
+def capabilities_for_carrier_class(carrier_class: object, operation: object | None = None) -> tuple:
+    """
+    What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
+    """
+
+def matching_capability(carrier_class: object, plan: object) -> object:
+    """The stored entry that matches the plan, or None (P25)."""
+
+def supports_operation_plan(carrier_class: object, plan: object) -> bool:
+    """Whether the exact class advertises the plan (P25)."""
+
+def unsupported_plan_reason(carrier_class: object, plan: object) -> object:
+    """None where the plan is supported, otherwise why not (P28)."""
+
+def require_capability(carrier_class: object, plan: object) -> object:
+    """
+    The stored entry that matches the plan, or UnsupportedOperationPlan (P25).
+    """

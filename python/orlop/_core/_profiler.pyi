@@ -1,0 +1,1 @@
+from orlop.profiler import Profiler as Profiler
