@@ -115,5 +115,5 @@ if __name__ == "__main__":
     print("the same training on plain CPU:", "identical losses" if plain == losses else f"DIFFERENT LOSSES {plain}")
     if args.plot:
         from matplotlib import pyplot
-        pyplot.stackplot(range(len(storage.timeline)), *zip(*storage.timeline), labels=["resident", "in files"])
+        pyplot.stackplot(range(-60, 0), *zip(*storage.timeline[-60:]), step="post", labels=["resident", "in files"])
         pyplot.legend(title="bytes of parameters"), pyplot.savefig(args.plot)

@@ -222,7 +222,7 @@ def test_storage_query_an_owned_mutable_tier():
         assert not tier.is_owned() and tier.is_mutable() and not tier.is_released()
 
 
-def test_storage_query_an_immutable_carrier():
+def test_an_immutable_carrier_refuses_writes():
     hierarchy = Evictable(CPU(2, mutable=False), FileBacked(dtype=FLOAT))
     for carrier in (CPU(2, mutable=False), FileBacked(mutable=False, dtype=FLOAT).new_like([1.0], mutable=False), hierarchy):
         assert carrier.is_mutable() is False
