@@ -66,7 +66,7 @@ void construct(nb::pointer_and_handle<IndexMap> self, nb::handle shape, nb::hand
   const Shape& domain = to_shape(shape, what, "shape");
   const Index codomain = to_positive(codomain_size, what, "codomain_size");
   const auto known = to_known(is_injective, what, "is_injective");
-  std::construct_at(static_cast<PythonIndexMap*>(self.p), domain, codomain, known);
+  std::construct_at(static_cast<PythonIndexMap*>(static_cast<void*>(self.p)), domain, codomain, known);
 }
 
 const PythonIndexMap* as_python(const IndexMap& map) { return dynamic_cast<const PythonIndexMap*>(&map); }

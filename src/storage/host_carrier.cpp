@@ -83,11 +83,13 @@ void HostCarrier::set_value(Index index, const Scalar& value) {
 }
 
 void HostCarrier::read_span(Index first, Index count, void* out) const {
+  if (count == 0) return;  // memcpy wants real addresses even for nothing
   std::memcpy(out, data_ + first * dtype_->slot_bytes(),
               static_cast<std::size_t>(count * dtype_->slot_bytes()));
 }
 
 void HostCarrier::write_span(Index first, Index count, const void* in) {
+  if (count == 0) return;
   std::memcpy(data_ + first * dtype_->slot_bytes(), in,
               static_cast<std::size_t>(count * dtype_->slot_bytes()));
 }
