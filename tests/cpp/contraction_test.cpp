@@ -164,6 +164,21 @@ TEST(Matmul, IsExactOnLargeIntegers) {
   }
 }
 
+TEST(Matmul, RoundsIntegersToFloat32BeforeAnyAccumulator) {
+  for (const Backend backend : backends)
+    for (const Index rows : {1, 100})  // tiny, and in blocks
+      for (const DType* accumulator :
+           {static_cast<const DType*>(&dtypes::Float32), static_cast<const DType*>(&dtypes::Float64)}) {
+        const std::vector<std::int32_t> integers(static_cast<std::size_t>(50 * rows), 16777217);
+        std::vector<float> floats(50, 0.0F);
+        floats[7] = floats[8] = floats[9] = 1.0F;  // one alone would hide in the last rounding
+        const Tensor product =
+            matmul(make_tensor(backend, integers, Shape{rows, 50}),
+                   make_tensor(backend, floats, Shape{1, 50}), {.accumulator_dtype = accumulator});
+        EXPECT_THAT(elements<float>(product), testing::Each(50331648.0F));
+      }
+}
+
 TEST(Matmul, ChecksOnlyTheSum) {
   for (const Backend backend : backends)
     for (const Index rows : {1, 100}) {  // tiny, and in blocks

@@ -162,6 +162,12 @@ constexpr Index block_terms = 512;
 class Digits {
  public:
   explicit Digits(std::size_t count) : count_(count) {}
+  /// As they are, each rounded to Float32 first (P10).
+  static Digits of_binary32() {
+    Digits digits(1);
+    digits.rounds_to_binary32_ = true;
+    return digits;
+  }
   [[nodiscard]] std::size_t count() const { return count_; }
 
   /// One plane after the other, rows fastest.
@@ -178,6 +184,8 @@ class Digits {
         low[position] = value & 0xffff;
         high[position] = value >> 16;
       });
+    if (rounds_to_binary32_)
+      for (double& value : buffer) value = static_cast<float>(value);
     std::vector<BlasMatrix<double>> planes;
     for (std::size_t digit = 0; digit < count_; ++digit)
       planes.push_back({low + digit * size, part.rows(), part.terms(), part.rows(), false});
@@ -186,6 +194,7 @@ class Digits {
 
  private:
   std::size_t count_;
+  bool rounds_to_binary32_ = false;
 };
 
 /// Sums of products by weight: plane w holds the sums of weight 2^(16 w).
@@ -239,7 +248,7 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
 }
 
 void matmul_in_double(const KernelCall& call) {
-  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits(1),
+  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits::of_binary32(),
                          [](const ProductBlock& block, std::size_t position) {
                            return static_cast<float>(block.value(position));
                          });
