@@ -96,7 +96,10 @@ StorageType NativeBuffer::storage_type() const {
   return format == "?" ? StorageType::bool8 : StorageType::other;
 }
 
-bool NativeBuffer::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') == 1; }
+bool NativeBuffer::holds(const DType& dtype) const {
+  return storage_type() != StorageType::other && storage_type() == dtype.storage_type() && view_.ndim == 1 &&
+         PyBuffer_IsContiguous(&view_, 'C') == 1;
+}
 
 namespace {
 
@@ -123,7 +126,7 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
   std::vector<std::byte> slots;
   if (PyObject_CheckBuffer(values.ptr()) != 0) {
     const NativeBuffer buffer(values);
-    if (buffer.storage_type() == dtype.storage_type() && buffer.view().ndim == 1 && buffer.is_contiguous()) {
+    if (buffer.holds(dtype)) {
       slots.resize(static_cast<std::size_t>(buffer.view().len));
       std::memcpy(slots.data(), buffer.view().buf, slots.size());
       if (dtype.storage_type() == StorageType::bool8)
@@ -158,14 +161,21 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
       scalars.push_back(to_scalar(value, kind.name(), "a value"));
     return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
   }
-  const std::vector<std::byte> slots = pack_values(values, stored, prototype.holes_are_zero(), kind.name());
-  const auto count = static_cast<Index>(slots.size()) / stored.slot_bytes();
-  if (kind.is_shipped() && !kind.is_dependent()) {
+  const bool is_plain = kind.is_shipped() && !kind.is_dependent();
+  const auto from_slots = [&](const void* slots, Index bytes) {
+    const Index count = bytes / stored.slot_bytes();
     Ref<Carrier> result =
         prototype.allocate_like(count, {.is_mutable = is_mutable, .dtype = stored, .empty = true});
-    result->write_span(0, count, slots.data());
+    result->write_span(0, count, slots);
     return result;
-  }
+  };
+  // Bools pass through pack_values: a foreign byte may hold more than 0 and 1.
+  if (is_plain && &stored != &dtypes::Bool && PyObject_CheckBuffer(values.ptr()) != 0)
+    if (const NativeBuffer buffer(values); buffer.holds(stored))
+      return from_slots(buffer.view().buf, buffer.view().len);
+  const std::vector<std::byte> slots = pack_values(values, stored, prototype.holes_are_zero(), kind.name());
+  if (is_plain) return from_slots(slots.data(), static_cast<Index>(slots.size()));
+  const auto count = static_cast<Index>(slots.size()) / stored.slot_bytes();
   // A custom kind, or a hierarchy over one, makes its own from values.
   std::vector<Scalar> scalars;
   scalars.reserve(static_cast<std::size_t>(count));

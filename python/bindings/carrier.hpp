@@ -26,7 +26,8 @@ class NativeBuffer {
   ~NativeBuffer();
   /// Float32, Int32 or Bool slots in native byte order; other for anything else.
   [[nodiscard]] StorageType storage_type() const;
-  [[nodiscard]] bool is_contiguous() const;
+  /// One contiguous dimension of exactly the slots of `dtype`.
+  [[nodiscard]] bool holds(const DType& dtype) const;
   [[nodiscard]] const Py_buffer& view() const { return view_; }
 
  private:
