@@ -75,7 +75,6 @@ nb::object python_class(CarrierClass carrier_class) {
 }
 
 // --- Values
-// -------------------------------------------------------------------------------------------------
 
 NativeBuffer::NativeBuffer(nb::handle exporter) {
   if (PyObject_GetBuffer(exporter.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES) == 0)
@@ -185,7 +184,6 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
 }
 
 // --- Constructor arguments
-// ------------------------------------------------------------------------------------
 
 CallArguments::CallArguments(const char* name, const nb::args& args, const nb::kwargs& kwargs,
                              std::initializer_list<const char*> positional, std::size_t required,
@@ -231,7 +229,6 @@ bool CallArguments::flag(std::string_view name, bool otherwise) const {
 }
 
 // --- Closed classes
-// ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -252,7 +249,6 @@ void reject_subclasses(nb::handle bound, const char* name) {
 }
 
 // --- Carriers written in Python
-// ---------------------------------------------------------------------------------
 
 namespace {
 

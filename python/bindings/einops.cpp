@@ -26,7 +26,6 @@ std::string to_command(nb::handle value, std::string_view name) {
 namespace {
 
 // --- The compilers
-// --------------------------------------------------------------------------------------------
 
 nb::tuple from_symbol_ids(const std::vector<SymbolId>& ids) {
   nb::list pairs;
@@ -90,7 +89,6 @@ nb::tuple einsum_fields(nb::handle command) {
 }
 
 // --- The functions: a command's errors come before the operands' (M707)
-// ----------------------------------------
 
 Tensor bound_rearrange(nb::handle tensor, nb::handle description) {
   const std::string command = to_command(description, "description");

@@ -36,7 +36,6 @@ Tensor to_tensor_like(nb::handle value, std::initializer_list<const char*> attri
 }
 
 // --- Values
-// ---------------------------------------------------------------------------------------------------
 
 /// Nested lists and tuples, read once into row-major slots.
 class NestedValues {
@@ -252,7 +251,10 @@ void bind_friendly(nb::module_& module) {
       "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); }, "tensor"_a,
       "The sum of all elements, of shape (1).");
   friendly_module.def(
-      "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
+      "mean",
+      [](nb::handle tensor) {
+        return friendly::mean(to_tensor_like(tensor, {"layout", "size"}));
+      },
       "tensor"_a, "The mean of all elements, of shape (1).");
   friendly_module.def(
       "item",

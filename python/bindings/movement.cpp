@@ -114,7 +114,6 @@ void bind_move(nb::module_& module, const char* name, nb::handle source_class, n
 }
 
 // --- The registry
-// -------------------------------------------------------------------------------------------------
 
 /// A Python object that may outlive the interpreter and be dropped on any thread.
 std::shared_ptr<void> held(nb::handle object) {

@@ -4,6 +4,7 @@
 #include <nanobind/trampoline.h>
 
 #include "carrier.hpp"
+#include "orlop/operation/table_operation.hpp"
 #include "plans.hpp"
 #include "tensor.hpp"
 
@@ -208,6 +209,9 @@ void bind_operation(nb::module_& module) {
       .def_prop_ro("_execution_options", [](const Operation& self) -> nb::object {
         return self.execution_options() == nullptr ? nb::none() : nb::cast(*self.execution_options());
       });
+  nb::class_<TableOperation, Operation>(module, "TableOperation", counted<TableOperation>(),
+                                        nb::type_slots(operation_slots), nb::is_final(),
+                                        "The one class of all built-in operations (P45).");
   module.def(
       "execute_lowered_operation",
       [](Operation& operation, const nb::args& args, const nb::kwargs& kwargs) {

@@ -14,7 +14,6 @@ namespace {
 constexpr const char* home = "orlop.profiler";
 
 // --- How the core sees Python's classes
-// ---------------------------------------------------------------------
 
 std::shared_ptr<void> python_type_of(const Object& operation) {
   if (operation.python_object() == nullptr) return nullptr;
@@ -36,7 +35,6 @@ std::string sort_text_of(CarrierClass carrier_class) {
 }
 
 // --- Conversions
-// --------------------------------------------------------------------------------------------
 
 nb::object from_extents(const Coordinate& extents) {
   if (extents.is_leaf()) return nb::int_(extents.leaf());
@@ -87,7 +85,6 @@ nb::tuple key_averages(const Profiler& self, nb::handle group_by_input_shape) {
 }
 
 // --- Arguments
-// ----------------------------------------------------------------------------------------------
 
 std::string to_sort_field(nb::handle sort_by) {
   constexpr std::string_view what = "Profiler.table";

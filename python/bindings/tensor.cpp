@@ -74,7 +74,6 @@ void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb
 }
 
 // --- Operators (M405)
-// ---------------------------------------------------------------------------------------
 
 /// An operand of an operator, or nothing where it is neither Tensor nor real number.
 std::optional<Argument> operand(nb::handle value) {
@@ -130,7 +129,6 @@ Tensor matrix_product(TensorObject& self, nb::handle other) {
 }
 
 // --- Conversions
-// -----------------------------------------------------------------------------------------------
 
 Scalar single_element(TensorObject& self, const char* what) {
   const Tensor tensor = handle_of(self);
@@ -180,7 +178,6 @@ nb::object iterate(TensorObject& self) {
 }
 
 // --- Autograd
-// -------------------------------------------------------------------------------------------------
 
 std::optional<Tensor> optional_tensor(nb::handle value, std::string_view what, std::string_view name) {
   if (value.is_none()) return std::nullopt;

@@ -1,6 +1,7 @@
 // Built-in operations: forward through the table, backward through the definition's gradient.
-#include "operation/table_operation.hpp"
+#include "orlop/operation/table_operation.hpp"
 
+#include "operation/definition.hpp"
 #include "operation/gradient.hpp"
 #include "orlop/operation/grad_mode.hpp"
 
@@ -9,6 +10,8 @@ namespace orlop::inline v0 {
 TableOperation::~TableOperation() = default;
 
 std::string TableOperation::implementation_name() const { return "TableOperation"; }
+
+bool TableOperation::accepts_compound() const { return definition_.accepts_compound(); }
 
 Tensor TableOperation::forward_impl(std::span<const Argument> inputs) {
   others_.clear();

@@ -524,6 +524,9 @@ class Operation:
     def validate_input_versions(self) -> None:
         """RuntimeError when a kept Tensor was mutated since."""
 
+class TableOperation(Operation):
+    """The one class of all built-in operations (P45)."""
+
 def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor:
     """The base path of `_execute_lowered`, whatever a subclass shadows."""
 

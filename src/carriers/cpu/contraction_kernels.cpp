@@ -151,7 +151,6 @@ void matmul_float(const KernelCall& call) {
 }
 
 // --- In blocks of doubles
-// -----------------------------------------------------------------------------------
 
 constexpr Index block_rows = 256;
 constexpr Index block_columns = 512;

@@ -109,7 +109,6 @@ void Evictable::require_promoted() const {
 }
 
 // --- Elements
-// ---------------------------------------------------------------------------------------------------
 
 // Each call holds the primary: one that lets the interpreter go may be overtaken by a transition that
 // replaces it.
@@ -167,7 +166,6 @@ std::byte* Evictable::host_data() const noexcept {
 const KernelTable* Evictable::kernel_table() const noexcept { return primary()->kernel_table(); }
 
 // --- Factories
-// --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -204,7 +202,6 @@ Ref<Carrier> Evictable::allocate_like(Index size, const AllocateOptions& options
 }
 
 // --- Transitions (S306)
-// -------------------------------------------------------------------------------------------
 
 /// Lets one transition or release run at a time, on whatever thread: a second one is refused, not queued, so
 /// that a hook that comes back here cannot wait for itself.

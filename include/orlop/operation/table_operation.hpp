@@ -1,11 +1,18 @@
 // The one class of built-in operations, driven by the central table (P45).
 #pragma once
 
-#include "operation/definition.hpp"
+#include <utility>
+#include <vector>
+
+#include "orlop/operation/operation.hpp"
 
 namespace orlop::inline v0 {
 
-class TableOperation final : public Operation {
+class Definition;
+
+/// What carries out every built-in name, and what profiles show as its implementation. Made by
+/// `table_operation(name)` and by dispatch.
+class ORLOP_API TableOperation final : public Operation {
  public:
   explicit TableOperation(const Definition& definition) noexcept : definition_(definition) {}
   ~TableOperation() override;
@@ -15,7 +22,7 @@ class TableOperation final : public Operation {
 
  protected:
   Tensor forward_impl(std::span<const Argument> inputs) override;
-  [[nodiscard]] bool accepts_compound() const override { return definition_.accepts_compound(); }
+  [[nodiscard]] bool accepts_compound() const override;
   void on_release_autograd_state() noexcept override { others_.clear(); }
 
  private:
