@@ -49,6 +49,12 @@ _HOMES = {
     "orlop.core": [
         "Tensor",
     ],
+    "orlop.core.module": [
+        "Module",
+    ],
+    "orlop.core.parameter": [
+        "Parameter",
+    ],
     "orlop.functional": [
         "add",
         "argmax",
@@ -115,7 +121,7 @@ _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
 _SUBMODULES = frozenset(
-    {"autograd", "carriers", "core", "einops", "friendly", "functional", "layout", "operation", "profiler"}
+    {"autograd", "carriers", "core", "einops", "friendly", "functional", "layout", "nn", "operation", "profiler"}
 )
 
 __all__ = sorted(_EXPORTS)

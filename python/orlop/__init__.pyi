@@ -5,6 +5,7 @@ from orlop import einops as einops
 from orlop import friendly as friendly
 from orlop import functional as functional
 from orlop import layout as layout
+from orlop import nn as nn
 from orlop import operation as operation
 from orlop import profiler as profiler
 from orlop._core import CPU as CPU
@@ -84,6 +85,8 @@ from orlop.carriers.dtype import SymbolicBits as SymbolicBits
 from orlop.carriers.dtype import Whole as Whole
 from orlop.carriers.dtype import WholeExtent as WholeExtent
 from orlop.carriers.operation_capability import UnsupportedOperationPlan as UnsupportedOperationPlan
+from orlop.core.module import Module as Module
+from orlop.core.parameter import Parameter as Parameter
 from orlop.layout import Node as Node
 from orlop.layout import Tiler as Tiler
 from orlop.layout import Tree as Tree

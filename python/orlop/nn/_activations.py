@@ -1,0 +1,26 @@
+"""Activations as modules: each calls the operation of its name, element by element."""
+
+from orlop import functional
+from orlop._core import Tensor
+from orlop.core.module import Module
+
+
+class ReLU(Module):
+    """``orlop.relu``: x where x > 0, else 0."""
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        return functional.relu(tensor)
+
+
+class Sigmoid(Module):
+    """``orlop.sigmoid``: 1 / (1 + exp(-x))."""
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        return functional.sigmoid(tensor)
+
+
+class Tanh(Module):
+    """``orlop.tanh``: The hyperbolic tangent."""
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        return functional.tanh(tensor)
