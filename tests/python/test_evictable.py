@@ -456,19 +456,19 @@ def no_file_routes():
         register_move_operation(*pair, entry)
 
 
-@pytest.mark.parametrize("error", [Broken(), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
 def test_a_move_that_fails_halfway_leaves_everything(no_file_routes, error):
     e = hierarchy(VALUES)
     for transition, source, destination in ((e.evict, CPU, FileBacked), (e.promote, FileBacked, CPU)):
         primary, secondary, evicted = e.primary, e.secondary, e.is_evicted()
         fresh = []
 
-        class Failing(failing_move(error)):
+        class Failing(failing_move(error())):
             def _copy(self, tensor, destination, output, element_count):
                 fresh.append(destination)
                 super()._copy(tensor, destination, output, element_count)
 
-        with registered_move_operation(source, destination, Failing), pytest.raises(type(error)):
+        with registered_move_operation(source, destination, Failing), pytest.raises(error):
             transition()
         assert (e.primary, e.secondary, e.is_evicted()) == (primary, secondary, evicted)
         assert (e.size(), e.version, e.is_owned()) == (3, 0, False)
