@@ -101,6 +101,7 @@ void install_error_translation();
 void install_interpreter_release();
 
 // One function per layer, each in the file of its name; module.cpp calls them in this order.
+void bind_parallel(nb::module_& module);
 void bind_dtype(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_io(nb::module_& module);

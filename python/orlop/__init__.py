@@ -4,6 +4,8 @@
 _HOMES = {
     "orlop._core": [
         "move",
+        "set_thread_count",
+        "thread_count",
     ],
     "orlop.autograd": [
         "grad",

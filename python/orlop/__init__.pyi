@@ -66,10 +66,12 @@ from orlop._core import reshape as reshape
 from orlop._core import scatter_add as scatter_add
 from orlop._core import select as select
 from orlop._core import set_grad_enabled as set_grad_enabled
+from orlop._core import set_thread_count as set_thread_count
 from orlop._core import sigmoid as sigmoid
 from orlop._core import squeeze as squeeze
 from orlop._core import sub as sub
 from orlop._core import tanh as tanh
+from orlop._core import thread_count as thread_count
 from orlop._core import unsqueeze as unsqueeze
 from orlop.autograd import no_grad as no_grad
 from orlop.carriers.dtype import BlockScaledDType as BlockScaledDType

@@ -9,6 +9,18 @@ from typing import TypeAlias
 from orlop._core import testing as testing
 
 
+def thread_count() -> int:
+    """
+    How many threads a kernel may use: what set_thread_count said last, or else the environment
+    variable ORLOP_NUM_THREADS, or else the processors that this process may run on.
+    """
+
+def set_thread_count(count: object) -> None:
+    """
+    Applies to the operations that begin later, on every thread. A `count` outside 1 to 1024 is a
+    ValueError.
+    """
+
 class Shape:
     """
     Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).
