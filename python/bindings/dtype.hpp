@@ -68,7 +68,7 @@ namespace nanobind::detail {
 
 /// `const DType&`, `const SimpleDType&` and alike, as arguments and results of bound functions.
 template <class T>
-requires std::derived_from<T, orlop::DType>
+  requires std::derived_from<T, orlop::DType>
 struct type_caster<T> {
   static constexpr auto Name = const_name("orlop.carriers.dtype.DType");
   template <class U>

@@ -251,10 +251,7 @@ void bind_friendly(nb::module_& module) {
       "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); }, "tensor"_a,
       "The sum of all elements, of shape (1).");
   friendly_module.def(
-      "mean",
-      [](nb::handle tensor) {
-        return friendly::mean(to_tensor_like(tensor, {"layout", "size"}));
-      },
+      "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
       "tensor"_a, "The mean of all elements, of shape (1).");
   friendly_module.def(
       "item",

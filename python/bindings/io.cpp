@@ -115,7 +115,7 @@ class Replacement {
   std::unique_ptr<orlop::detail::ScopedIoCalls> scope_;
 };
 
-template <Index IoScript::Counts::*count>
+template <Index IoScript::Counts::* count>
 Index counter(const IoScript& script) {
   return script.counts().*count;
 }

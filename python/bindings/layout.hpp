@@ -97,8 +97,7 @@ void refuse_changes(Class& cls) {
   cls.def(
          "__setattr__", [](nb::handle self, nb::str name, nb::handle) { raise_immutable(self, name); },
          "name"_a, "value"_a.none())
-      .def(
-          "__delattr__", [](nb::handle self, nb::str name) { raise_immutable(self, name); }, "name"_a);
+      .def("__delattr__", [](nb::handle self, nb::str name) { raise_immutable(self, name); }, "name"_a);
 }
 // Called by bind_layout, in this order.
 void bind_index_map(nb::module_& module);

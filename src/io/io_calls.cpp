@@ -61,7 +61,7 @@ int IoCalls::open(int directory, const char* path, int flags, unsigned mode) {
 int IoCalls::close(int descriptor) { return or_errno(::close(descriptor)); }
 
 int IoCalls::stat_node(int descriptor, NodeStatus& status) {
-  struct stat found {};
+  struct stat found{};
   if (::fstat(descriptor, &found) != 0) return -errno;
   status.kind = S_ISREG(found.st_mode)   ? NodeStatus::Kind::kRegular
                 : S_ISDIR(found.st_mode) ? NodeStatus::Kind::kDirectory

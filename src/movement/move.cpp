@@ -159,12 +159,10 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
                                 ImplementationType(*this, implementation_name())};
   };
   const auto shapes = [&] { return InputShapes{tensor.layout().shape()}; };
-  detail::DetachedSpan submit(
-      {}, [&] { return describe("move.submit"); }, shapes);
+  detail::DetachedSpan submit({}, [&] { return describe("move.submit"); }, shapes);
   const std::optional<std::int64_t> submit_id = submit.id();
   submit.close(true);
-  detail::DetachedSpan complete(
-      submit_id, [&] { return describe("move.complete"); }, shapes);
+  detail::DetachedSpan complete(submit_id, [&] { return describe("move.complete"); }, shapes);
   const Tensor result = run(tensor, destination);
   complete.close(true);
   return result;

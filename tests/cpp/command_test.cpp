@@ -271,9 +271,7 @@ TEST(Einsum, LetsASymbolStandForANestedMode) {
 TEST(Einsum, RefusesMismatchedOperandsBeforeItComputes) {
   const Tensor lhs = counting(Shape{2, 3});
   EXPECT_THAT(
-      [&] {
-        (void)einsum(lhs, counting(Shape{2, 4}), "i k, j k -> i j");
-      },
+      [&] { (void)einsum(lhs, counting(Shape{2, 4}), "i k, j k -> i j"); },
       ThrowsMessage<ValueError>(HasSubstr("Einsum shared dimension 'k' has mismatched logical size")));
   EXPECT_THAT([&] { (void)einsum(lhs, counting(Shape{2}), "i k, j k -> i j"); },
               ThrowsMessage<ValueError>(HasSubstr("layout and tree profile do not match")));

@@ -87,11 +87,8 @@ TEST(Matmul, KeepsTheFirstModesShapes) {
 TEST(Matmul, RefusesWrongOperands) {
   const std::vector<float> ones(24, 1.0F);
   const Tensor matrix = make_tensor(Backend::cpu, ones, Shape{6, 4});
-  EXPECT_THAT(
-      [&] {
-        (void)matmul(matrix, make_tensor(Backend::cpu, ones, Shape{4, 6}));
-      },
-      ThrowsMessage<ValueError>(HasSubstr("one size")));
+  EXPECT_THAT([&] { (void)matmul(matrix, make_tensor(Backend::cpu, ones, Shape{4, 6})); },
+              ThrowsMessage<ValueError>(HasSubstr("one size")));
   EXPECT_THAT([&] { (void)matmul(matrix, make_tensor(Backend::cpu, ones, Shape{24})); },
               ThrowsMessage<ValueError>(HasSubstr("two top-level modes")));
   const std::vector<Argument> with_number{matrix, Scalar(2)};

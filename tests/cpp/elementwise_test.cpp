@@ -254,8 +254,7 @@ TEST(Elementary, StaysWithinOneUlpOfTheExactValue) {
   check(exp(x), std::exp, 0.991);
   check(log(x), std::log, 0.834);
   check(tanh(x), std::tanh, 0.501);
-  check(
-      sigmoid(x), [](long double v) { return 1.0L / (1.0L + std::exp(-v)); }, 3.0);
+  check(sigmoid(x), [](long double v) { return 1.0L / (1.0L + std::exp(-v)); }, 3.0);
 }
 
 // --- geometry
@@ -278,25 +277,16 @@ TEST_P(Elementwise, BroadcastsLeafByLeaf) {
 
 TEST_P(Elementwise, RefusesShapesThatDoNotBroadcast) {
   const Tensor two = floats({1, 2});
-  EXPECT_THAT(
-      [&] {
-        (void)add(two, make<float>({1, 2}, Shape{1, 2}));
-      },
-      ThrowsMessage<ValueError>(HasSubstr("same shape profile")));
-  EXPECT_THAT(
-      [&] {
-        (void)add(two, floats({1, 2, 3}));
-      },
-      ThrowsMessage<ValueError>(HasSubstr("leaf 0: extents 2 and 3")));
+  EXPECT_THAT([&] { (void)add(two, make<float>({1, 2}, Shape{1, 2})); },
+              ThrowsMessage<ValueError>(HasSubstr("same shape profile")));
+  EXPECT_THAT([&] { (void)add(two, floats({1, 2, 3})); },
+              ThrowsMessage<ValueError>(HasSubstr("leaf 0: extents 2 and 3")));
   const Tensor nested = make<float>(std::vector<float>(12), Shape{2, {2, 3}});
   const Tensor other = make<float>(std::vector<float>(16), Shape{2, {2, 4}});
   EXPECT_THAT([&] { (void)mul(nested, other); },
               ThrowsMessage<ValueError>(HasSubstr("leaf 1.1: extents 3 and 4")));
-  EXPECT_THAT(
-      [&] {
-        (void)select(bools({true, false}), two, floats({1, 2, 3}));
-      },
-      ThrowsMessage<ValueError>(HasSubstr("leaf 0")));
+  EXPECT_THAT([&] { (void)select(bools({true, false}), two, floats({1, 2, 3})); },
+              ThrowsMessage<ValueError>(HasSubstr("leaf 0")));
 }
 
 TEST_P(Elementwise, RefusesWrongOperands) {

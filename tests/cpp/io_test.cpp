@@ -440,7 +440,7 @@ TEST(SessionDirectory, IsPrivateAlsoUnderAnOpenUmask) {
               umask(0);
               TemporaryFile file("Test");
               file.create();
-              struct stat made {};
+              struct stat made{};
               if (stat(session_directory().c_str(), &made) != 0 || (made.st_mode & 07777) != 0700)
                 return false;
               return stat(file.path().c_str(), &made) == 0 && (made.st_mode & 07777) == 0600;

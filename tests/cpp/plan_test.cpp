@@ -134,11 +134,8 @@ TEST(Plan, RefusesCallsNoOverloadTakes) {
   EXPECT_THROW((void)resolve("add", {1, 2}), TypeError);
   EXPECT_THROW((void)resolve("clamp", {1, F, 2}), TypeError);
   EXPECT_THROW((void)resolve("relu", {}), TypeError);
-  EXPECT_THAT(
-      [] {
-        (void)resolve("mul", {2.0, F});
-      },
-      ThrowsMessage<TypeError>(HasSubstr("(tensor, tensor) or (tensor, weak_scalar)")));
+  EXPECT_THAT([] { (void)resolve("mul", {2.0, F}); },
+              ThrowsMessage<TypeError>(HasSubstr("(tensor, tensor) or (tensor, weak_scalar)")));
 }
 
 TEST(Plan, IsInterned) {

@@ -38,12 +38,8 @@ void call(const std::string& name, CarrierClass carrier_class, const Body& body,
   const Work work;
   detail::ProfiledSpan span(
       !name.empty(),
-      [&] {
-        return detail::ProfiledCall{name, carrier_class, ImplementationType(work, "Work")};
-      },
-      [] {
-        return InputShapes{Shape{{2, 5}, 3}, std::nullopt};
-      });
+      [&] { return detail::ProfiledCall{name, carrier_class, ImplementationType(work, "Work")}; },
+      [] { return InputShapes{Shape{{2, 5}, 3}, std::nullopt}; });
   body();
   if (succeeds) span.succeed();
 }
@@ -58,8 +54,7 @@ TEST(Profiler, RecordsNestedCallsInStartOrder) {
     call("relu");
     call("add");
   });
-  call(
-      "neg", ram_class(), [] {}, false);
+  call("neg", ram_class(), [] {}, false);
   profiler.exit();
   call("late");
   const std::vector<ProfilerEvent>& events = profiler.events();
@@ -179,7 +174,9 @@ TEST(Profiler, AveragesByNameClassAndShapes) {
 
 TEST(Profiler, PrintsAnAlignedTable) {
   Profiler empty;
-  { const auto scope = empty.scope(); }
+  {
+    const auto scope = empty.scope();
+  }
   const std::string lines = empty.table();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1);
   EXPECT_THAT(

@@ -46,11 +46,8 @@ TEST(ReduceSum, IsExactOverTheIntegers) {
   for (const Backend backend : backends) {
     const Tensor fits = one_fibre<std::int32_t>(backend, {int32_max, int32_max, -int32_max});
     EXPECT_THAT(elements<std::int32_t>(run("reduce_sum", fits)), ElementsAre(int32_max));
-    EXPECT_THAT(
-        [&] {
-          run("reduce_sum", one_fibre<std::int32_t>(backend, {int32_max, 1}));
-        },
-        ThrowsMessage<OverflowError>(HasSubstr("2147483648")));
+    EXPECT_THAT([&] { run("reduce_sum", one_fibre<std::int32_t>(backend, {int32_max, 1})); },
+                ThrowsMessage<OverflowError>(HasSubstr("2147483648")));
   }
 }
 

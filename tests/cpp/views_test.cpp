@@ -160,11 +160,8 @@ TEST(Slices, AgreeWithPythonsBounds) {
 TEST(Slices, NameEveryError) {
   const Tensor tensor = counting(Layout(Shape{6, 8}, Stride{1, 6}));
   expect_value_error([&] { return tensor.slice({Index{0}}); }, "exactly one key per top-level mode");
-  expect_value_error(
-      [&] {
-        return tensor.slice({Index{0}, all, all});
-      },
-      "exactly one key per top-level mode");
+  expect_value_error([&] { return tensor.slice({Index{0}, all, all}); },
+                     "exactly one key per top-level mode");
   expect_value_error([&] { return tensor.slice({Index{6}, all}); }, "out of domain");
   expect_value_error([&] { return tensor.slice({Index{-1}, all}); }, "out of domain");
   expect_value_error([&] { return tensor.slice({SliceRange{{}, {}, 0}, all}); }, "positive step");
@@ -174,11 +171,8 @@ TEST(Slices, NameEveryError) {
   const Index least = std::numeric_limits<Index>::min();
   const Index most = std::numeric_limits<Index>::max();
   expect_value_error([&] { return tensor.slice({SliceRange{least, least, most}, all}); }, "non-empty");
-  expect_value_error(
-      [&] {
-        return tensor.slice({SliceRange{least, most, most}, all});
-      },
-      "divisible by its step");
+  expect_value_error([&] { return tensor.slice({SliceRange{least, most, most}, all}); },
+                     "divisible by its step");
 }
 
 TEST(Views, ShareTheCarrierAndItsVersion) {
@@ -244,26 +238,17 @@ TEST(Permute, ReordersTopLevelModes) {
   const Ref<Operation> operation = tensor.carrier()->dispatch_op("permute");
   const std::array<Argument, 4> arguments{tensor, Scalar(1), Scalar(2), Scalar(0)};
   EXPECT_EQ(operation->forward(arguments).layout().shape(), (Shape{{3, 4}, 5, 2}));
-  expect_value_error(
-      [&] {
-        return permute(tensor, std::array<Index, 2>{0, 1});
-      },
-      "must reorder every layout mode");
-  expect_value_error(
-      [&] {
-        return permute(tensor, std::array<Index, 3>{0, 1, 1});
-      },
-      "must reorder every layout mode");
+  expect_value_error([&] { return permute(tensor, std::array<Index, 2>{0, 1}); },
+                     "must reorder every layout mode");
+  expect_value_error([&] { return permute(tensor, std::array<Index, 3>{0, 1, 1}); },
+                     "must reorder every layout mode");
 }
 
 TEST(Reshape, KeepsTheOrdinalSequence) {
   const Tensor tensor = counting(Layout(Shape{2, 4}, Stride{3, 6}));
   EXPECT_EQ(reshape(tensor, Shape{4, {2}}).layout(), Layout(Shape{4, {2}}, Stride{3, {12}}));
-  expect_value_error(
-      [&] {
-        return reshape(counting(Layout(Shape{3, 2}, Stride{1, 4})), Shape{6});
-      },
-      "coalesces to one logical leaf");
+  expect_value_error([&] { return reshape(counting(Layout(Shape{3, 2}, Stride{1, 4})), Shape{6}); },
+                     "coalesces to one logical leaf");
   expect_value_error([&] { return reshape(tensor, Shape{9}); }, "same logical size");
   const Index huge = Index{1} << 40;
   expect_value_error([&] { return reshape(tensor, Shape{huge, huge}); }, "same logical size");
@@ -377,16 +362,10 @@ TEST(BroadcastInDim, PlacesModesThenWidens) {
   };
   EXPECT_EQ(place({1}).layout(), Layout(target, Stride{0, 1, 0}));
   const Tensor matrix = counting(Layout(Shape{4, 3}, Stride{1, 4}));
-  expect_value_error(
-      [&] {
-        return broadcast_in_dim(matrix, target, std::vector<Index>{2, 1});
-      },
-      "strictly increasing");
-  expect_value_error(
-      [&] {
-        return broadcast_in_dim(matrix, target, std::vector<Index>{1, 1});
-      },
-      "strictly increasing");
+  expect_value_error([&] { return broadcast_in_dim(matrix, target, std::vector<Index>{2, 1}); },
+                     "strictly increasing");
+  expect_value_error([&] { return broadcast_in_dim(matrix, target, std::vector<Index>{1, 1}); },
+                     "strictly increasing");
   expect_value_error([&] { return place({}); }, "one position per source mode");
   expect_value_error([&] { return place({1, 0}); }, "one position per source mode");
   expect_value_error([&] { return place({3}); }, "out of range");
@@ -500,16 +479,10 @@ TEST(CompoundViews, StayWithinTheRulesOfTheirDType) {
   EXPECT_EQ(view.representation().adjacent_layouts[0], Layout(Shape{2, 16}, Stride{1, 0}));
   EXPECT_EQ(view.representation().subtensors.size(), 3U);
   // Half of the blocks, or blocks met twice as often, break the block rule.
-  expect_value_error(
-      [&] {
-        return tensor.slice({all, SliceRange{0, 1, {}}});
-      },
-      "NVFP4 LevelExtent rule at level 0");
-  expect_value_error(
-      [&] {
-        return broadcast_to(unsqueeze(tensor, 0), Shape{2, 16, 2});
-      },
-      "NVFP4 LevelExtent rule at level 0");
+  expect_value_error([&] { return tensor.slice({all, SliceRange{0, 1, {}}}); },
+                     "NVFP4 LevelExtent rule at level 0");
+  expect_value_error([&] { return broadcast_to(unsqueeze(tensor, 0), Shape{2, 16, 2}); },
+                     "NVFP4 LevelExtent rule at level 0");
 }
 
 TEST(CompoundViews, HaveADirectGradientThatCopiesDeeperPlanes) {
@@ -565,24 +538,20 @@ void check_gradient(const Tensor& source, const std::function<Tensor(const Tenso
 
 TEST(ViewGradients, ScatterIntoZeros) {
   for (const Layout& layout : {Layout(Shape{4, 6}, Stride{1, 4}), Layout(Shape{4, 6}, Stride{13, 2})}) {
-    check_gradient(counting(layout, 3), [](const Tensor& t) {
-      return t.slice({Index{1}, SliceRange{1, 5, 2}});
-    });
-    check_gradient(counting(layout, 3), [](const Tensor& t) {
-      return t.slice({SliceRange{2, {}, {}}, all});
-    });
+    check_gradient(counting(layout, 3),
+                   [](const Tensor& t) { return t.slice({Index{1}, SliceRange{1, 5, 2}}); });
+    check_gradient(counting(layout, 3),
+                   [](const Tensor& t) { return t.slice({SliceRange{2, {}, {}}, all}); });
     check_gradient(counting(layout), [](const Tensor& t) { return permute(t, std::array<Index, 2>{1, 0}); });
-    check_gradient(counting(layout), [](const Tensor& t) {
-      return as_strided(t, Shape{2, 3}, Stride{1, 8});
-    });
+    check_gradient(counting(layout),
+                   [](const Tensor& t) { return as_strided(t, Shape{2, 3}, Stride{1, 8}); });
     check_gradient(counting(layout), [](const Tensor& t) { return unsqueeze(t, 1); });
     check_gradient(counting(layout), [](const Tensor& t) {
       return rearrange(t, Tree{Node::Leaf, {Node::id(1), Node::id(0)}});
     });
   }
-  check_gradient(counting(Layout(Shape{4, 6}, Stride{2, 8}), 1), [](const Tensor& t) {
-    return reshape(t, Shape{{2, 3}, 4});
-  });
+  check_gradient(counting(Layout(Shape{4, 6}, Stride{2, 8}), 1),
+                 [](const Tensor& t) { return reshape(t, Shape{{2, 3}, 4}); });
   check_gradient(counting(Layout(Shape{4, 1}, Stride{3, 2})), [](const Tensor& t) { return squeeze(t, 1); });
   check_gradient(counting(Layout(Shape{4, 1}, Stride{3, 2})),
                  [](const Tensor& t) { return rearrange(t, Tree{Node::id(0)}); });
@@ -591,9 +560,8 @@ TEST(ViewGradients, ScatterIntoZeros) {
 TEST(ViewGradients, OfARepeatedSourceAreSummedPerSlot) {
   const Layout repeated(Shape{2, 3}, Stride{0, 1});
   check_gradient(counting(repeated), [](const Tensor& t) { return permute(t, std::array<Index, 2>{1, 0}); });
-  check_gradient(counting(repeated), [](const Tensor& t) {
-    return t.slice({Index{1}, SliceRange{1, 3, 1}});
-  });
+  check_gradient(counting(repeated),
+                 [](const Tensor& t) { return t.slice({Index{1}, SliceRange{1, 3, 1}}); });
   check_gradient(counting(repeated), [](const Tensor& t) { return as_strided(t, Shape{3}, Stride{2}); });
   check_gradient(counting(Layout(Shape{2, 3}, Stride{0, 0})),
                  [](const Tensor& t) { return reshape(t, Shape{6}); });
@@ -604,15 +572,12 @@ TEST(ViewGradients, OfTransposedCotangents) {
   for (const std::array<Index, 2> extents : {std::array<Index, 2>{37, 70}, {4, 130}, {131, 5}, {3, 50}}) {
     const auto [rows, columns] = extents;
     const Layout repeated(Shape{rows, columns, 2}, Stride{1, rows, 0});
-    check_gradient(counting(repeated), [](const Tensor& t) {
-      return permute(t, std::array<Index, 3>{1, 0, 2});
-    });
-    check_gradient(counting(repeated), [](const Tensor& t) {
-      return permute(t, std::array<Index, 3>{2, 1, 0});
-    });
-    check_gradient(counting(Layout(Shape{2, rows, columns}, Stride{0, 2, 3 * rows})), [](const Tensor& t) {
-      return permute(t, std::array<Index, 3>{2, 0, 1});
-    });
+    check_gradient(counting(repeated),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{1, 0, 2}); });
+    check_gradient(counting(repeated),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{2, 1, 0}); });
+    check_gradient(counting(Layout(Shape{2, rows, columns}, Stride{0, 2, 3 * rows})),
+                   [](const Tensor& t) { return permute(t, std::array<Index, 3>{2, 0, 1}); });
   }
 }
 
@@ -642,9 +607,8 @@ TEST(ViewGradients, SumOverWidenedLeaves) {
   backward(view, counting_cotangent(Layout::canonical(Shape{2, 3})));
   EXPECT_THAT(values_of(gradient_of(source)), ElementsAre(3, 7, 11));
   EXPECT_EQ(gradient_of(source).layout(), source.layout());
-  check_gradient(counting(Layout(Shape{1, 3}, Stride{5, 2})), [](const Tensor& t) {
-    return broadcast_to(t, Shape{1, 3});
-  });
+  check_gradient(counting(Layout(Shape{1, 3}, Stride{5, 2})),
+                 [](const Tensor& t) { return broadcast_to(t, Shape{1, 3}); });
   check_gradient(counting(Layout::leaf(3, 2)), [](const Tensor& t) {
     return broadcast_in_dim(t, Shape{2, 3, 2}, std::array<Index, 1>{1});
   });
@@ -655,11 +619,8 @@ TEST(ViewGradients, CheckTheCotangent) {
   const Tensor view = permute(source, std::array<Index, 2>{1, 0});
   expect_value_error([&] { backward(view, counting_cotangent(Layout::canonical(Shape{3, 2}))); }, "layout");
   const Ref<Operation> node = autograd_node(view);
-  expect_value_error(
-      [&] {
-        return node->backward(counting_cotangent(Layout::canonical(Shape{3, 2})));
-      },
-      "layout");
+  expect_value_error([&] { return node->backward(counting_cotangent(Layout::canonical(Shape{3, 2}))); },
+                     "layout");
   const Tensor integers(CPU::make(6, {.dtype = dtypes::Int32}), 0, view.layout());
   expect_error<TypeError>([&] { return node->backward(integers); }, "dtype");
   expect_value_error([&] { backward(view); }, "without a gradient");

@@ -24,14 +24,17 @@ void append_text(std::string& out, T part) {
 ORLOP_API void append_text(std::string& out, double part);
 ORLOP_API void append_text(std::string& out, float part);
 template <std::integral T>
-requires(!std::same_as<T, bool> && !std::same_as<T, char>) void append_text(std::string& out, T part) {
+  requires(!std::same_as<T, bool> && !std::same_as<T, char>)
+void append_text(std::string& out, T part) {
   out += std::to_string(part);
 }
 template <class T>
-requires requires(const T& value) {
-  { value.to_string() } -> std::convertible_to<std::string>;
+  requires requires(const T& value) {
+    { value.to_string() } -> std::convertible_to<std::string>;
+  }
+void append_text(std::string& out, const T& part) {
+  out += part.to_string();
 }
-void append_text(std::string& out, const T& part) { out += part.to_string(); }
 
 }  // namespace detail
 

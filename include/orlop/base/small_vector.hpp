@@ -12,7 +12,7 @@ namespace orlop::inline v0 {
 
 /// A growing sequence of `T` that allocates only beyond `N` elements.
 template <class T, std::size_t N>
-requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
 class SmallVector {
  public:
   using value_type = T;

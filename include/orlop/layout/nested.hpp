@@ -24,7 +24,8 @@ template <class T>
 class Nested {
  public:
   template <class V>
-  requires(std::is_convertible_v<V, T> && !std::is_floating_point_v<V>) Nested(const V& leaf) : leaf_(leaf) {}
+    requires(std::is_convertible_v<V, T> && !std::is_floating_point_v<V>)
+  Nested(const V& leaf) : leaf_(leaf) {}
   Nested(std::initializer_list<Nested> items) : Nested(std::vector<Nested>(items)) {}
   /// The list of these items. ValueError beyond max_nesting_depth.
   Nested(std::vector<Nested> items) : is_leaf_(false), depth_(1), items_(std::move(items)) {
