@@ -1,4 +1,4 @@
-// What tests of operations share: the two kernel backends, Tensors from plain lists, and comparisons.
+// What tests of operations share: two kernel backends, Tensors from plain lists, comparisons, refusals.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -7,8 +7,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "orlop/carriers/cpu/cpu.hpp"
@@ -105,6 +107,17 @@ std::vector<T> elements(const Tensor& tensor) {
       values.push_back(static_cast<std::int32_t>(*value.as_integer()));
   }
   return values;
+}
+
+/// Expects an `E` whose message contains `words`.
+template <class E>
+void expect_refusal(const std::function<void()>& call, const std::string& words) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown; expected ‹" << words << "›";
+  } catch (const E& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(words));
+  }
 }
 
 /// The bits of each value, one pattern for every NaN.
