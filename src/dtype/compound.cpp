@@ -83,8 +83,8 @@ std::string SymbolicBits::to_string() const {
 BlockScaledDType::BlockScaledDType(const std::string& name, Options options)
     : CompoundDType(name, block_scaled_planes(name, options)), levels_(std::move(options.levels)) {}
 
-const BlockScaledDType& BlockScaledDType::make(std::string name, Options options) {
-  return make_dtype<BlockScaledDType>(std::move(name), std::move(options));
+const BlockScaledDType& BlockScaledDType::make(const std::string& name, Options options) {
+  return make_dtype<BlockScaledDType>(name, std::move(options));
 }
 
 Index BlockScaledDType::num_axes() const noexcept {

@@ -92,6 +92,7 @@ Tensor friendly::sum(const Tensor& tensor) {
   if (layout.rank() > 26)
     raise<ValueError>("friendly", "too many modes to reduce: ", layout.rank(), "; at most 26");
   std::vector<Nested<Node>> all;
+  all.reserve(layout.rank());
   for (std::size_t i = 0; i < layout.rank(); ++i) all.emplace_back(Node::id(static_cast<Index>(i)));
   const Argument rows(rearrange(tensor, Tree{Nested<Node>(Node::Leaf), Nested<Node>(std::move(all))}));
   return apply_operation("reduce_sum", {&rows, 1});

@@ -46,7 +46,7 @@ void require_open(const Registry& known, CarrierClass source_class, CarrierClass
                       pair_text(source_class, destination_class), "; register routes for other pairs");
 }
 
-void insert(Registry& known, CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
+void insert(Registry& known, CarrierClass source_class, CarrierClass destination_class, MoveRoute&& route) {
   const auto [entry, is_new] =
       known.routes.try_emplace(key_of(source_class, destination_class), std::move(route));
   if (!is_new)

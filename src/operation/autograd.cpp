@@ -300,6 +300,7 @@ std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Te
       if (gradients[i]) parts[i].push_back(*gradients[i]);
   }
   std::vector<std::optional<Tensor>> stacked;
+  stacked.reserve(parts.size());
   for (const auto& entries : parts)
     stacked.push_back(entries.empty() ? std::nullopt : std::optional(stack(entries)));
   return stacked;

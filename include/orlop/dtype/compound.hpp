@@ -72,7 +72,7 @@ class ORLOP_API BlockScaledDType : public CompoundDType {
   };
   /// Registers a format. Errors: TypeError without an element; ValueError: no level, a Whole level that is
   /// not the last, the name, or a structure that already has a name.
-  static const BlockScaledDType& make(std::string name, Options options);
+  static const BlockScaledDType& make(const std::string& name, Options options);
   [[nodiscard]] static std::vector<const BlockScaledDType*> registered();
   [[nodiscard]] static const BlockScaledDType& from_name(std::string_view name);
 

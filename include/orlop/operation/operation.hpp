@@ -20,7 +20,7 @@ namespace orlop::inline v0 {
 class ORLOP_API Argument {
  public:
   Argument(Tensor tensor) : value_(std::move(tensor)) {}
-  Argument(Scalar scalar) : value_(std::move(scalar)) {}
+  Argument(Scalar scalar) : value_(scalar) {}
   template <class T>
   [[nodiscard]] static Argument of(T value) {
     return Argument(Other{std::any(std::move(value))});

@@ -62,7 +62,7 @@ void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary, Ind
 
 }  // namespace
 
-Evictable::Evictable(Ref<Carrier> primary, Ref<Carrier> secondary)
+Evictable::Evictable(const Ref<Carrier>& primary, const Ref<Carrier>& secondary)
     : DependentCarrier(evictable_class),
       dtype_(&primary->dtype()),
       size_(primary->size()),
@@ -179,7 +179,7 @@ void release_unowned(const Ref<Carrier>& carrier) noexcept {
 
 }  // namespace
 
-Ref<Evictable> Evictable::hierarchy_over(Ref<Carrier> primary) const {
+Ref<Evictable> Evictable::hierarchy_over(const Ref<Carrier>& primary) const {
   Ref<Carrier> secondary;
   try {
     secondary = this->secondary()->allocate_like(0, {.is_mutable = true, .dtype = primary->dtype()});
@@ -220,7 +220,8 @@ class Evictable::Exclusive {
   Evictable& hierarchy_;
 };
 
-void Evictable::discard(Tier tier) {
+// By value: the caller's tier may be replaced while it goes.
+void Evictable::discard(Tier tier) {  // NOLINT(performance-unnecessary-value-param)
   std::exception_ptr error;
   try {
     const OwnerAccess access(*tier.carrier, tier.token);

@@ -47,7 +47,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
 
   /// A fresh promoted hierarchy over `primary`, which it takes over, with an empty secondary like this one's
   /// (S310).
-  [[nodiscard]] Ref<Evictable> hierarchy_over(Ref<Carrier> primary) const;
+  [[nodiscard]] Ref<Evictable> hierarchy_over(const Ref<Carrier>& primary) const;
   /// RuntimeError ‹released›, or ‹evicted› ‹promote›.
   void require_promoted() const;
   void require_reachable() const override { require_promoted(); }
@@ -66,7 +66,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
     OwnerToken token = 0;
   };
 
-  Evictable(Ref<Carrier> primary, Ref<Carrier> secondary);
+  Evictable(const Ref<Carrier>& primary, const Ref<Carrier>& secondary);
   template <class T, class... Args>
   friend Ref<T> make_ref(Args&&... args);
   [[nodiscard]] static Ref<Evictable> make_unsized(Ref<Carrier> primary, Ref<Carrier> secondary);
