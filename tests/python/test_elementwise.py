@@ -1,68 +1,17 @@
 """Elementwise operations on CPU beside NumPy: values, special cases, geometry, gradients (P54, P55, P60-P63, P65)."""
 
-import ctypes
 import math
 
 import numpy as np
 import pytest
+from arrays import WAYS, array, canonical, expect, expect_slopes, floats, ints, numbers, placed, tensor
 
 import orlop
-from orlop import CPU, DType, Generic, Layout, Shape, Stride, Tensor
+from orlop import DType, Generic, Tensor
 
-DTYPES = {np.dtype(np.float32): DType.Float32, np.dtype(np.int32): DType.Int32, np.dtype(np.bool_): DType.Bool}
 LENGTHS = [1, 3, 4, 7, 8, 9, 31, 33, 1000, 5000]
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INF, NAN = math.inf, math.nan
-
-
-def canonical(extents):
-    strides = [math.prod(extents[:i]) for i in range(len(extents))]
-    return Layout(Shape(*extents), Stride(*strides))
-
-
-def memory(carrier):
-    """The slots of a CPU carrier as an array over the same memory."""
-    numpy_type = next(key for key, dtype in DTYPES.items() if dtype is carrier.dtype())
-    slots = (ctypes.c_char * (carrier.size() * numpy_type.itemsize)).from_address(carrier.pointer())
-    return np.frombuffer(slots, numpy_type)
-
-
-def tensor(values, strides=None, offset=0):
-    """`values` in fresh CPU storage: canonical, or with these strides from this slot on."""
-    values = np.asarray(values)
-    layout = canonical(values.shape) if strides is None else Layout(Shape(*values.shape), Stride(*strides))
-    carrier = CPU(offset + layout.cosize, dtype=DTYPES[values.dtype])
-    index = sum(
-        (np.indices(values.shape)[mode] * stride for mode, stride in enumerate(layout.stride.top_level)), start=0
-    )
-    memory(carrier)[offset + index] = values
-    return Tensor(carrier, offset, layout)
-
-
-def floats(*values):
-    return tensor(np.array(values, np.float32))
-
-
-def ints(*values):
-    return tensor(np.array(values, np.int32))
-
-
-def array(result):
-    """The elements of a canonical Tensor, in its shape."""
-    extents = tuple(result.shape)
-    assert result.offset == 0
-    assert result.layout == canonical(extents)
-    return memory(result.carrier).reshape(extents, order="F").copy()
-
-
-def expect(result, expected):
-    """The same bits, any NaN for a NaN."""
-    values, expected = array(result), np.asarray(expected)
-    assert values.dtype == expected.dtype
-    np.testing.assert_array_equal(values, expected)
-    if values.dtype == np.float32:
-        numbers = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(values[numbers]), np.signbit(expected[numbers]))
 
 
 def expect_within(result, exact, ulp):
@@ -74,35 +23,6 @@ def expect_within(result, exact, ulp):
     np.testing.assert_array_equal(values[~finite], nearest[~finite])
     last_place = np.spacing(np.abs(nearest[finite])).astype(np.float64)
     assert np.all(np.abs(values[finite].astype(np.float64) - exact[finite]) <= ulp * last_place)
-
-
-def numbers(numpy_type, size, seed):
-    random = np.random.default_rng(seed)
-    if numpy_type is np.bool_:
-        return random.random(size) < 0.5
-    if numpy_type is np.int32:
-        return random.integers(-40000, 40000, size).astype(np.int32)
-    specials = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, 3e38, -3e38], np.float32)
-    values = (random.standard_normal(size) * 10).astype(np.float32)
-    chosen = random.random(size) < 0.2
-    values[chosen] = random.choice(specials, np.count_nonzero(chosen))
-    return values
-
-
-def placed(values, way):
-    """The same elements, lying in memory in different ways; `repeated` keeps the first one only."""
-    size = len(values)
-    if way == "contiguous":
-        return tensor(values), values
-    if way == "strided":
-        return tensor(values, strides=[3], offset=2), values
-    if way == "widened":
-        return tensor(values[:1]), np.full(size, values[0])
-    assert way == "repeated"
-    return tensor(np.full(size, values[0]), strides=[0], offset=1), np.full(size, values[0])
-
-
-WAYS = ["contiguous", "strided", "widened", "repeated"]
 
 
 def np_maximum(a, b):
@@ -377,20 +297,7 @@ def test_gradients_agree_with_central_differences(name, size):
     function, arity = SMOOTH[name]
     random = np.random.default_rng(size)
     operands = [random.uniform(0.5, 2, size).astype(np.float32) for _ in range(arity)]
-    cotangent = random.standard_normal(size).astype(np.float32)
-    ways = ["contiguous", "strided"][:arity]
-    leaves = [placed(values, way)[0] for values, way in zip(operands, ways)]
-    gradients = orlop.grad(getattr(orlop, name)(*leaves), leaves, tensor(cotangent))
-    exact = [values.astype(np.float64) for values in operands]
-    step = 1e-6
-    for position, gradient in enumerate(gradients):
-        above, below = list(exact), list(exact)
-        above[position] = exact[position] + step
-        below[position] = exact[position] - step
-        slope = (function(*above) - function(*below)) / (2 * step)
-        assert gradient.layout == leaves[position].layout
-        values = memory(gradient.carrier)[:: gradient.layout.stride.top_level[0]]
-        np.testing.assert_allclose(values, cotangent * slope, rtol=1e-5, atol=1e-6)
+    expect_slopes(getattr(orlop, name), function, operands)
 
 
 def gradients_of(function, *operands, cotangent):
