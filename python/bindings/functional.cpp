@@ -29,11 +29,33 @@ void bind_binary(nb::module_& module, const char* name, const char* doc, const c
       nb::arg(first), nb::arg(second), doc);
 }
 
+/// Of two Tensors.
+template <Tensor (*function)(const Tensor&, const Tensor&)>
+void bind_tensors(nb::module_& module, const char* name, const char* doc) {
+  module.def(
+      name,
+      [name](nb::handle lhs, nb::handle rhs) {
+        return function(to_tensor(lhs, name, "lhs"), to_tensor(rhs, name, "rhs"));
+      },
+      "lhs"_a, "rhs"_a, doc);
+}
+
 template <UnaryFunction function>
 void bind_unary(nb::module_& module, const char* name, const char* doc) {
   module.def(
       name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); }, "tensor"_a,
       doc);
+}
+
+template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, Index)>
+void bind_scatter(nb::module_& module, const char* name, const char* doc) {
+  module.def(
+      name,
+      [name](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
+        return function(to_tensor(base, name, "base"), to_tensor(indices, name, "indices"),
+                        to_tensor(updates, name, "updates"), to_index<ValueError>(axis, name, "axis"));
+      },
+      "base"_a, "indices"_a, "updates"_a, "axis"_a, doc);
 }
 
 }  // namespace
@@ -45,25 +67,42 @@ void bind_functional(nb::module_& module) {
   bind_binary<&div>(module, "div", "lhs / rhs as Float32; either side may be a number.");
   bind_binary<&pow>(module, "pow", "base ** exponent; either side may be a number.", "base", "exponent");
   bind_binary<&maximum>(module, "maximum", "The greater of both; a NaN wins.");
+  bind_binary<&minimum>(module, "minimum", "The lesser of both; a NaN wins.");
   bind_binary<&eq>(module, "eq", "lhs == rhs as Bool.");
   bind_binary<&ne>(module, "ne", "lhs != rhs as Bool.");
   bind_binary<&lt>(module, "lt", "lhs < rhs as Bool.");
   bind_binary<&le>(module, "le", "lhs <= rhs as Bool.");
   bind_binary<&gt>(module, "gt", "lhs > rhs as Bool: lt with the operands swapped.");
   bind_binary<&ge>(module, "ge", "lhs >= rhs as Bool: le with the operands swapped.");
-  module.def(
-      "elementwise_mul",
-      [](nb::handle lhs, nb::handle rhs) {
-        return elementwise_mul(to_tensor(lhs, "elementwise_mul", "lhs"),
-                               to_tensor(rhs, "elementwise_mul", "rhs"));
-      },
-      "lhs"_a, "rhs"_a, "lhs * rhs of two Tensors, element by element.");
+  bind_tensors<&elementwise_mul>(module, "elementwise_mul", "lhs * rhs of two Tensors, element by element.");
+  bind_tensors<&rem>(module, "rem",
+                     "The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).\n"
+                     "ValueError where an Int32 divisor is 0.");
   bind_unary<&neg>(module, "neg", "-tensor.");
+  bind_unary<&abs>(module, "abs", "The size of each element.");
+  bind_unary<&sign>(module, "sign", "-1, 0 or 1 as each element is below, at or above 0; NaN stays.");
+  bind_unary<&recip>(module, "recip", "1 / tensor, for Float32.");
+  bind_unary<&sqrt>(module, "sqrt", "The square root of each element, NaN below 0.");
+  bind_unary<&rsqrt>(module, "rsqrt", "1 / sqrt(tensor), in two roundings.");
   bind_unary<&exp>(module, "exp", "e to the power of each element, as Float32.");
   bind_unary<&log>(module, "log", "The natural logarithm of each element.");
+  bind_unary<&floor>(module, "floor", "The greatest integer that is not above each element.");
+  bind_unary<&ceil>(module, "ceil", "The least integer that is not below each element.");
+  bind_unary<&round>(module, "round", "The nearest integer, ties to even.");
+  bind_unary<&logical_not>(module, "logical_not", "As Bool: True at 0 and at False, otherwise False.");
   bind_unary<&relu>(module, "relu", "Each element where it is positive, otherwise 0; NaN stays.");
   bind_unary<&tanh>(module, "tanh", "The hyperbolic tangent of each element, as Float32.");
   bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.");
+  bind_unary<&leaky_relu>(module, "leaky_relu",
+                          "Each element from 0 on, otherwise 0.01 times it, as Float32.");
+  module.def(
+      "clamp",
+      [](nb::handle tensor, nb::handle lower, nb::handle upper) {
+        return clamp(to_tensor(tensor, "clamp", "tensor"), to_operand(lower), to_operand(upper));
+      },
+      "tensor"_a, "lower"_a, "upper"_a,
+      "minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).\n"
+      "Nothing asks that lower is below upper. NaN anywhere gives NaN.");
   module.def(
       "select",
       [](nb::handle condition, nb::handle on_true, nb::handle on_false) {
@@ -91,14 +130,12 @@ void bind_functional(nb::module_& module) {
       "tensor"_a, "indices"_a, "axis"_a,
       "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) "
       "(P68).");
-  module.def(
-      "scatter_add",
-      [](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
-        return scatter_add(
-            to_tensor(base, "scatter_add", "base"), to_tensor(indices, "scatter_add", "indices"),
-            to_tensor(updates, "scatter_add", "updates"), to_index<ValueError>(axis, "scatter_add", "axis"));
-      },
-      "base"_a, "indices"_a, "updates"_a, "axis"_a,
+  bind_scatter<&scatter>(
+      module, "scatter",
+      "A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.\n"
+      "ValueError where an index is repeated, IndexError outside [0, extent) (P68).");
+  bind_scatter<&scatter_add>(
+      module, "scatter_add",
       "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");
 }
 

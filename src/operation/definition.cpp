@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "operation/gradient.hpp"
+#include "operation/plan_table.hpp"
 #include "orlop/storage/normalize.hpp"
 
 namespace orlop::inline v0 {
@@ -12,7 +13,7 @@ namespace orlop::inline v0 {
 const OperationSpec* Definition::spec() const {
   const OperationSpec* spec = spec_.load(std::memory_order_acquire);
   if (spec == nullptr) {
-    spec = &operation_spec(name_);
+    spec = &table_spec(name_);
     spec_.store(spec, std::memory_order_release);
   }
   return spec;
@@ -35,7 +36,8 @@ Gradients Definition::gradients(const GradientContext&) const {
 Kernel Definition::kernel(const KernelTable& table) const noexcept {
   const Remembered* remembered = remembered_.load(std::memory_order_acquire);
   if (remembered != nullptr && remembered->table == &table) return remembered->kernel;
-  const Kernel found = table.find(name_);
+  Kernel found = table.find(name_);
+  if (found == nullptr) found = reference_kernels().find(name_);
   // Entries are few (backends) and live as long as the table of definitions.
   remembered_.store(std::make_unique<Remembered>(Remembered{&table, found}).release(),
                     std::memory_order_release);

@@ -50,7 +50,7 @@ class Definition {
   /// P65, P84: what `backward(gradient)` accepts for this operation; the views have their own rule (M504).
   virtual void check_cotangent(const GradientContext& context) const;
 
-  /// The kernel of `table` for this name, or null; remembered per table.
+  /// The kernel of `table` for this name, or the reference one where it has none; remembered per table.
   [[nodiscard]] Kernel kernel(const KernelTable& table) const noexcept;
 
  private:

@@ -117,6 +117,36 @@ inline float tanh(float x) {
   return with_sign_of(static_cast<float>(expm1 / (expm1 + 2.0)), x);
 }
 
+struct Division {
+  float quotient;   ///< truncated, rounded to binary32
+  float remainder;  ///< of the sign of the dividend; exact
+};
+/// a / b truncated, where the quotient is below 2^28; otherwise, and where b is infinite, NaN in both.
+///
+/// The sizes have 24 bits. What separates their ratio from an integer is at least 2^-24, or nothing, so that
+/// its rounding to binary64 passes no integer; and whole · divisor has 52 bits, so that nothing rounds.
+inline Division quick_rem(float a, float b) {
+  const auto divisor = static_cast<double>(magnitude(b));
+  const auto dividend = static_cast<double>(magnitude(a));
+  const double ratio = dividend / divisor;
+  const double whole = ratio < 0x1p28 ? __builtin_trunc(ratio) : static_cast<double>(not_a_number);
+  const double remainder = dividend - whole * divisor;
+  return {with_sign_of(static_cast<float>(whole), from_bits(bits(a) ^ bits(b))),
+          with_sign_of(static_cast<float>(remainder), a)};
+}
+/// The truncated quotient of any two numbers, rounded once to binary32; a / b where that is not finite.
+///
+/// It is (a − rem)/b, an integer, which binary64 gives to 2^-52 of its size: below 2^50 the nearest integer
+/// is it. From there on the ratio itself rounds to the same binary32 value: between a boundary t of 25 bits
+/// and t + 1 lies no ratio of two 24-bit numbers, which keep 2^-49 · t away from it or meet it.
+inline float truncated_quotient(float a, float b) {
+  const double ratio = static_cast<double>(a) / static_cast<double>(b);
+  const double whole =
+      (static_cast<double>(a) - static_cast<double>(__builtin_fmodf(a, b))) / static_cast<double>(b);
+  const bool is_small = ratio < 0x1p50 && ratio > -0x1p50;
+  return static_cast<float>(is_small ? __builtin_rint(whole) : ratio);
+}
+
 /// 2^(p · log2|x|) in binary64, rounded once; then what IEEE 754 says about signs, zeros, infinities and NaN.
 inline float pow(float x, float p) {
   const float x_size = magnitude(x);

@@ -3,15 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "orlop/dtype/storage_type.hpp"
 
 namespace orlop::inline v0 {
 
-/// Computes `count` elements from slots that lie side by side. False if an exact integer left Int32; the
-/// result is then partly meaningless.
-using BlockFunction = bool (*)(Index count, std::byte* result, const std::byte* const* operands);
+/// Why an element has no result.
+enum class ElementFault : std::uint8_t { none, outside_int32, zero_divisor };
+
+/// Computes `count` elements from slots that lie side by side. After a fault, which some element among them
+/// has, the result is partly meaningless.
+using BlockFunction = ElementFault (*)(Index count, std::byte* result, const std::byte* const* operands);
 
 /// One operation: a block function for each type that its last operand can be computed in; null ends the
 /// list.

@@ -2,9 +2,10 @@
 #include "operation/elementwise_functions.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "operation/elementwise_unit.hpp"
+#include "operation/exact_integer.hpp"
+#include "operation/plan_table.hpp"
 #include "orlop/base/error.hpp"
 
 namespace orlop::inline v0 {
@@ -46,16 +47,14 @@ ElementwiseFunctions native_elementwise_functions() {
 }
 
 BlockTable::BlockTable(ElementwiseFunctions functions) {
-  const std::array<const DType*, 3> dtypes{&dtypes::Float32, &dtypes::Int32, &dtypes::Bool};
-  for (const OperationPlan* plan : resolvable_plans(dtypes)) {
-    const auto function = std::ranges::find(functions, plan->operation, &ElementwiseFunction::name);
+  blocks_.resize(builtin_plan_count() + 1);
+  for (std::uint32_t number = 1; number <= builtin_plan_count(); ++number) {
+    const OperationPlan& plan = builtin_plan(number);
+    const auto function = std::ranges::find(functions, plan.operation, &ElementwiseFunction::name);
     if (function == functions.end()) continue;
-    const StorageType computed = plan->operands.back().convert_to.storage_type();
-    for (const auto& overload : function->overloads) {
-      if (overload.block == nullptr || overload.last_operand != computed) continue;
-      blocks_.resize(std::max<std::size_t>(blocks_.size(), plan->builtin_number() + 1));
-      blocks_[plan->builtin_number()] = overload.block;
-    }
+    const StorageType computed = plan.operands.back().convert_to.storage_type();
+    for (const auto& overload : function->overloads)
+      if (overload.block != nullptr && overload.last_operand == computed) blocks_[number] = overload.block;
   }
 }
 
@@ -65,11 +64,12 @@ std::vector<KernelEntry> elementwise_entries(Kernel kernel) {
   return entries;
 }
 
-void raise_int32_overflow(const KernelCall& call, Index ordinal) {
-  raise<OverflowError>(
-      call.plan.operation, "the exact result leaves Int32 at element ", ordinal,
-      "; it must lie in -2147483648 to 2147483647; convert an operand to Float32 to compute in "
-      "floating point");
+void raise_fault(const KernelCall& call, ElementFault fault, Index ordinal) {
+  if (fault == ElementFault::zero_divisor)
+    raise<ValueError>(
+        call.plan.operation, "the divisor is 0 at element ", ordinal,
+        "; an Int32 is divided by anything else; divide in Float32, where the remainder is NaN");
+  raise_int32_overflow(call.plan.operation, text(" at element ", ordinal));
 }
 
 }  // namespace orlop::inline v0

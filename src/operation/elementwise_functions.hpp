@@ -42,7 +42,7 @@ class BlockTable {
   return static_cast<float>(*reinterpret_cast<const std::int32_t*>(slot));
 }
 
-/// OverflowError for the element at `ordinal` of the result.
-[[noreturn]] void raise_int32_overflow(const KernelCall& call, Index ordinal);
+/// The error for the element at `ordinal` of the result.
+[[noreturn]] void raise_fault(const KernelCall& call, ElementFault fault, Index ordinal);
 
 }  // namespace orlop::inline v0

@@ -41,29 +41,42 @@ constexpr StorageType storage_type<bool> = StorageType::bool8;
 template <class Function, class... T>
 class Block {
  public:
-  static bool run(Index count, std::byte* result, const std::byte* const* operands) {
+  static ElementFault run(Index count, std::byte* result, const std::byte* const* operands) {
     return run(count, result, operands, std::index_sequence_for<T...>{});
   }
 
  private:
   using Value = decltype(Function{}(T{}...));
   static constexpr bool is_exact = sizeof(Value) > sizeof(Slot<Value>);
+  static constexpr bool is_completed = scalar_functions::Completed<Function, T...>;
 
   template <std::size_t... i>
-  static bool run(Index count, std::byte* result, const std::byte* const* operands,
-                  std::index_sequence<i...>) {
+  static ElementFault run(Index count, std::byte* result, const std::byte* const* operands,
+                          std::index_sequence<i...>) {
     return loop(count, reinterpret_cast<Slot<Value>*>(result),
                 reinterpret_cast<const Slot<T>*>(operands[i])...);
   }
 
-  static bool loop(Index count, Slot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
-    std::uint64_t outside = 0;  // the upper half collects whatever does not fit 32 bits
+  static ElementFault loop(Index count, Slot<Value>* __restrict result,
+                           const Slot<T>* __restrict... operands) {
+    std::uint64_t outside = 0;   // the upper half collects whatever does not fit 32 bits
+    std::uint32_t has_gaps = 0;  // NaN stands where the quick way does not reach
     for (Index i = 0; i < count; ++i) {
       const Value value = Function{}(static_cast<T>(operands[i])...);
       if constexpr (is_exact) outside |= static_cast<std::uint64_t>(value + (Value{1} << 31));
+      if constexpr (is_completed) has_gaps |= static_cast<std::uint32_t>(value != value);
       result[i] = static_cast<Slot<Value>>(value);
     }
-    return outside >> 32 == 0;
+    if constexpr (is_completed)
+      if (has_gaps != 0) complete(count, result, operands...);
+    if constexpr (is_exact)
+      if (outside >> 32 != 0) return scalar_functions::fault_of<Function>;
+    return ElementFault::none;
+  }
+
+  static void complete(Index count, Slot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
+    for (Index i = 0; i < count; ++i)
+      if (result[i] != result[i]) result[i] = Function::complete(static_cast<T>(operands[i])...);
   }
 };
 
@@ -90,6 +103,9 @@ using BB = Operands<bool, bool>;
 using BFF = Operands<bool, float, float>;
 using BII = Operands<bool, std::int32_t, std::int32_t>;
 using BBB = Operands<bool, bool, bool>;
+using B = Operands<bool>;
+using FFF = Operands<float, float, float>;
+using III = Operands<std::int32_t, std::int32_t, std::int32_t>;
 
 constexpr ElementwiseFunction table[] = {
     function<scalar_functions::Add, FF, II>("add"),
@@ -99,17 +115,31 @@ constexpr ElementwiseFunction table[] = {
     function<scalar_functions::Div, FF>("div"),
     function<scalar_functions::Pow, FF, II>("pow"),
     function<scalar_functions::Maximum, FF, II>("maximum"),
+    function<scalar_functions::Minimum, FF, II>("minimum"),
+    function<scalar_functions::Rem, FF, II>("rem"),
+    function<scalar_functions::RemQuotient, FF>("_rem_quotient"),
     function<scalar_functions::Neg, F, I>("neg"),
+    function<scalar_functions::Abs, F, I>("abs"),
+    function<scalar_functions::Sign, F, I>("sign"),
+    function<scalar_functions::Recip, F>("recip"),
+    function<scalar_functions::Sqrt, F>("sqrt"),
+    function<scalar_functions::Rsqrt, F>("rsqrt"),
     function<scalar_functions::Exp, F>("exp"),
     function<scalar_functions::Log, F>("log"),
+    function<scalar_functions::Floor, F>("floor"),
+    function<scalar_functions::Ceil, F>("ceil"),
+    function<scalar_functions::Round, F>("round"),
+    function<scalar_functions::LogicalNot, F, I, B>("logical_not"),
     function<scalar_functions::Relu, F, I>("relu"),
     function<scalar_functions::Sigmoid, F>("sigmoid"),
     function<scalar_functions::Tanh, F>("tanh"),
+    function<scalar_functions::LeakyRelu, F>("leaky_relu"),
     function<scalar_functions::Eq, FF, II, BB>("eq"),
     function<scalar_functions::Ne, FF, II, BB>("ne"),
     function<scalar_functions::Lt, FF, II>("lt"),
     function<scalar_functions::Le, FF, II>("le"),
     function<scalar_functions::Select, BFF, BII, BBB>("select"),
+    function<scalar_functions::Clamp, FFF, III>("clamp"),
 };
 
 /// The table of this unit; as long as every other one.

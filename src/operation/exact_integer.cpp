@@ -7,10 +7,16 @@
 
 namespace orlop::inline v0 {
 
+void raise_int32_overflow(std::string_view operation, std::string_view which) {
+  raise<OverflowError>(
+      operation, "the exact result leaves Int32", which,
+      "; it must lie in -2147483648 to 2147483647; convert an operand to Float32 to compute in "
+      "floating point");
+}
+
 std::int32_t checked_int32(std::string_view operation, Int128 value) {
   if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
-    raise<OverflowError>(operation, "a result leaves Int32: ", to_string(value),
-                         "; results lie in [-2147483648, 2147483647]; use Float32 operands for larger ones");
+    raise_int32_overflow(operation, text(": ", to_string(value)));
   return static_cast<std::int32_t>(value);
 }
 

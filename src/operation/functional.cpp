@@ -50,6 +50,10 @@ Tensor pow(Argument base, Argument exponent) { return apply("pow", std::move(bas
 Tensor maximum(Argument lhs, Argument rhs) {
   return apply_commutative("maximum", std::move(lhs), std::move(rhs));
 }
+Tensor minimum(Argument lhs, Argument rhs) {
+  return apply_commutative("minimum", std::move(lhs), std::move(rhs));
+}
+Tensor rem(const Tensor& lhs, const Tensor& rhs) { return apply("rem", lhs, rhs); }
 Tensor eq(Argument lhs, Argument rhs) { return apply("eq", std::move(lhs), std::move(rhs)); }
 Tensor ne(Argument lhs, Argument rhs) { return apply("ne", std::move(lhs), std::move(rhs)); }
 Tensor lt(Argument lhs, Argument rhs) { return apply("lt", std::move(lhs), std::move(rhs)); }
@@ -57,13 +61,26 @@ Tensor le(Argument lhs, Argument rhs) { return apply("le", std::move(lhs), std::
 Tensor gt(Argument lhs, Argument rhs) { return apply("lt", std::move(rhs), std::move(lhs)); }
 Tensor ge(Argument lhs, Argument rhs) { return apply("le", std::move(rhs), std::move(lhs)); }
 Tensor neg(const Tensor& tensor) { return apply("neg", tensor); }
+Tensor abs(const Tensor& tensor) { return apply("abs", tensor); }
+Tensor sign(const Tensor& tensor) { return apply("sign", tensor); }
+Tensor recip(const Tensor& tensor) { return apply("recip", tensor); }
+Tensor sqrt(const Tensor& tensor) { return apply("sqrt", tensor); }
+Tensor rsqrt(const Tensor& tensor) { return apply("rsqrt", tensor); }
 Tensor exp(const Tensor& tensor) { return apply("exp", tensor); }
 Tensor log(const Tensor& tensor) { return apply("log", tensor); }
+Tensor floor(const Tensor& tensor) { return apply("floor", tensor); }
+Tensor ceil(const Tensor& tensor) { return apply("ceil", tensor); }
+Tensor round(const Tensor& tensor) { return apply("round", tensor); }
+Tensor logical_not(const Tensor& tensor) { return apply("logical_not", tensor); }
 Tensor relu(const Tensor& tensor) { return apply("relu", tensor); }
 Tensor tanh(const Tensor& tensor) { return apply("tanh", tensor); }
 Tensor sigmoid(const Tensor& tensor) { return apply("sigmoid", tensor); }
+Tensor leaky_relu(const Tensor& tensor) { return apply("leaky_relu", tensor); }
 Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false) {
   return apply("select", condition, on_true, on_false);
+}
+Tensor clamp(const Tensor& tensor, Argument lower, Argument upper) {
+  return apply("clamp", tensor, std::move(lower), std::move(upper));
 }
 
 Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options) {
@@ -75,6 +92,10 @@ Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options) 
 
 Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {
   return apply("gather", tensor, indices, Scalar(axis));
+}
+
+Tensor scatter(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {
+  return apply("scatter", base, indices, updates, Scalar(axis));
 }
 
 Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {

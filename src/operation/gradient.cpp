@@ -17,8 +17,12 @@ Tensor GradientContext::result() const {
 }
 
 Tensor GradientContext::compute(std::string_view name, std::initializer_list<Argument> arguments) const {
-  return run_definition(*find_definition(name), {arguments.begin(), arguments.size()}, nullptr,
-                        carrier_class_, false);
+  return compute(*find_definition(name), arguments);
+}
+
+Tensor GradientContext::compute(const Definition& definition,
+                                std::initializer_list<Argument> arguments) const {
+  return run_definition(definition, {arguments.begin(), arguments.size()}, nullptr, carrier_class_, false);
 }
 
 namespace {

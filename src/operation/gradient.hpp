@@ -39,6 +39,8 @@ class GradientContext {
   [[nodiscard]] Tensor result() const;
   /// The result of a table operation on Tensors of the forward call's carrier class.
   [[nodiscard]] Tensor compute(std::string_view name, std::initializer_list<Argument> arguments) const;
+  /// The same for a definition that gradient rules alone know.
+  [[nodiscard]] Tensor compute(const Definition& definition, std::initializer_list<Argument> arguments) const;
   /// A Float32 constant of `shape` on one slot.
   [[nodiscard]] Tensor constant(const Shape& shape, float value) const;
   /// Zeros in fresh storage, in `layout`.

@@ -1,7 +1,10 @@
 // Reading index tensors.
 #include "operation/indexing_loops.hpp"
 
+#include <algorithm>
 #include <array>
+#include <limits>
+#include <vector>
 
 namespace orlop::inline v0 {
 
@@ -36,17 +39,36 @@ StridedLoop loop_of(const Leaves& table, const Leaves& items) {
   return coalesce_strides(table.extents, strides);
 }
 
-}  // namespace
-
-void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
+/// Calls `body(index)` in ordinal order.
+template <class Body>
+void for_each_index(const KernelOperand& indices, Body body) {
   const std::array<const Layout*, 1> layouts{indices.layout};
   const StridedLoop loop = coalesce_together(indices.layout->extents(), layouts);
   const auto* const data = reinterpret_cast<const std::int32_t*>(indices.data);
   for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
     const std::int32_t* const run = data + offsets[0];
-    for (Index i = 0; i < count; ++i)
-      if (const std::int32_t index = run[i * loop.step(0)]; is_outside(index, extent))
-        raise_index(operation, index, extent);
+    for (Index i = 0; i < count; ++i) body(run[i * loop.step(0)]);
+  });
+}
+
+}  // namespace
+
+void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
+  for_each_index(indices, [&](std::int32_t index) {
+    if (is_outside(index, extent)) raise_index(operation, index, extent);
+  });
+}
+
+void check_distinct(std::string_view operation, const KernelOperand& indices) {
+  std::vector<bool> is_taken;  // up to the greatest index: fewer bits than the result has slots
+  for_each_index(indices, [&](std::int32_t index) {
+    // Another thread may have written a negative one since it was checked; the kernel will refuse it.
+    const auto place = static_cast<std::uint32_t>(index & std::numeric_limits<std::int32_t>::max());
+    if (place >= is_taken.size()) is_taken.resize(std::max<std::size_t>(place + 1, 2 * is_taken.size()));
+    if (is_taken[place])
+      raise<ValueError>(operation, "an index is repeated: ", index,
+                        "; every place is written at most once; use scatter_add to add up its updates");
+    is_taken[place] = true;
   });
 }
 

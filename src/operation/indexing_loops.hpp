@@ -12,6 +12,8 @@ namespace orlop::inline v0 {
 
 /// IndexError unless every index lies in [0, extent) (P68).
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent);
+/// ValueError unless the indices, none of them negative, differ from each other (P68).
+void check_distinct(std::string_view operation, const KernelOperand& indices);
 
 /// The table is what has the axis mode (gather's data, scatter's base or result); the items have the index
 /// modes in its place (gather's result, scatter's updates). An item is named by the coordinates before, in

@@ -168,7 +168,8 @@ class PlanRegistry {
       for (const std::string_view name : words_of(entry.names)) declared.push_back({name, &entry});
     std::ranges::sort(declared, {}, &Declared::name);
     specs_.reserve(declared.size());
-    for (const auto& [name, entry] : declared) specs_.push_back(make_spec(name, *entry));
+    for (const auto& [name, entry] : declared)
+      (entry->use == NameUse::Gradient ? gradient_specs_ : specs_).push_back(make_spec(name, *entry));
   }
 
   static const PlanRegistry& get() {
@@ -177,7 +178,9 @@ class PlanRegistry {
   }
 
   [[nodiscard]] std::span<const OperationSpec> specs() const { return specs_; }
+  [[nodiscard]] std::span<const OperationSpec> gradient_specs() const { return gradient_specs_; }
   [[nodiscard]] std::size_t plan_count() const { return plans_.size(); }
+  [[nodiscard]] const OperationPlan& plan(std::uint32_t number) const { return plans_[number - 1]; }
   [[nodiscard]] std::uint32_t number_of(const OperationPlan& plan) const {
     const auto found = index_.find(&plan);
     return found == index_.end() ? 0 : (*found)->builtin_number_;
@@ -187,7 +190,7 @@ class PlanRegistry {
   OperationSpec make_spec(std::string_view name, const OperationEntry& entry) {
     OperationSpec spec;
     spec.name_ = name;
-    spec.public_ = entry.is_public;
+    spec.public_ = entry.use == NameUse::Public;
     spec.positions_ = entry.positions;
     for (const OverloadEntry& overload : entry.overloads)
       spec.overloads_.push_back(overload_of(overload.operands));
@@ -253,19 +256,33 @@ class PlanRegistry {
 
   std::deque<OperationPlan> plans_;  // addresses stay
   std::unordered_set<const OperationPlan*, PlanHash, PlanEqual> index_;
-  std::vector<OperationSpec> specs_;
+  std::vector<OperationSpec> specs_;  // ascending by name, as the other
+  std::vector<OperationSpec> gradient_specs_;
 };
 
 std::uint32_t builtin_plan_count() { return static_cast<std::uint32_t>(PlanRegistry::get().plan_count()); }
+const OperationPlan& builtin_plan(std::uint32_t number) { return PlanRegistry::get().plan(number); }
 std::uint32_t find_builtin_number(const OperationPlan& plan) { return PlanRegistry::get().number_of(plan); }
 
 std::span<const OperationSpec> registered_operations() { return PlanRegistry::get().specs(); }
 
-const OperationSpec* find_operation_spec(std::string_view name) {
-  const std::span<const OperationSpec> specs = registered_operations();
+namespace {
+
+const OperationSpec* find_spec(std::span<const OperationSpec> specs, std::string_view name) {
   const auto found = std::ranges::lower_bound(
       specs, name, {}, [](const OperationSpec& spec) -> std::string_view { return spec.name(); });
   return found != specs.end() && found->name() == name ? &*found : nullptr;
+}
+
+}  // namespace
+
+const OperationSpec* find_operation_spec(std::string_view name) {
+  return find_spec(registered_operations(), name);
+}
+
+const OperationSpec& table_spec(std::string_view name) {
+  const OperationSpec* spec = find_spec(PlanRegistry::get().gradient_specs(), name);
+  return spec != nullptr ? *spec : operation_spec(name);
 }
 
 const OperationSpec& operation_spec(std::string_view name) {

@@ -154,8 +154,9 @@ std::vector<OperationEntry> plan_table() {
         {"FI= FI= s", exact_or_binary32},
         {"FI= s FI=", exact_or_binary32},
         {"FI s s", exact_or_binary32}}},
-      {"_sort_values _topk_values", {{"FI", moves_values<0>}}, {0}, false},
-      {"_sort_indices _topk_indices", {{"FI", to_indices}}, {0}, false},
+      {"_sort_values _topk_values", {{"FI", moves_values<0>}}, {0}, NameUse::Private},
+      {"_sort_indices _topk_indices", {{"FI", to_indices}}, {0}, NameUse::Private},
+      {"_rem_quotient", {{"F F", binary32}}, {}, NameUse::Gradient},
   };
 }
 

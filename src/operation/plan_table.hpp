@@ -41,17 +41,26 @@ struct OverloadEntry {
   PlanRule rule;
 };
 
+/// Who may use a name: everybody; `sort` and `topk`, which dispatch it; or gradient rules only, which are not
+/// gated (P65): such a name is not registered, dispatched or advertised.
+enum class NameUse : std::uint8_t { Public, Private, Gradient };
+
 struct OperationEntry {
   std::string_view names;  // separated by spaces
   std::vector<OverloadEntry> overloads;
   std::vector<std::size_t> positions{};
-  bool is_public = true;
+  NameUse use = NameUse::Public;
 };
 
 std::vector<OperationEntry> plan_table();
 
+/// The specification of a name in the table, registered or not.
+const OperationSpec& table_spec(std::string_view name);
+
 /// The number of plans in the registry: the greatest builtin_number().
 std::uint32_t builtin_plan_count();
+/// The plan whose builtin_number() is `number`.
+const OperationPlan& builtin_plan(std::uint32_t number);
 /// The builtin_number() of the plan with these fields, or 0.
 std::uint32_t find_builtin_number(const OperationPlan& plan);
 

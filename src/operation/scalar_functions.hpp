@@ -2,18 +2,30 @@
 //
 // A function object has one overload for each element type it is computed in. The result type says what
 // happens to the value: float, bool and std::int32_t are stored as they are; std::int64_t is the exact
-// integer, which the kernel stores if it fits Int32 and refuses otherwise.
+// integer, which the kernel stores if it fits Int32 and refuses otherwise, with the fault that the function
+// names.
+//
+// A function with a `complete` may give NaN where its quick way, which vectorizes, does not reach; the loop
+// then asks `complete` for the value.
 #pragma once
 
 #include <cstdint>
 
 #include "operation/elementary.hpp"
+#include "operation/elementwise_function.hpp"
 #include "operation/instruction_set.hpp"
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET::scalar_functions {
 
 using Int32 = std::int32_t;
 using Exact = std::int64_t;
+
+template <class Function>
+constexpr ElementFault fault_of = ElementFault::outside_int32;
+
+template <class Function, class... T>
+concept Completed =
+    (__is_same(T, float) && ...) && requires(T... operands) { Function::complete(operands...); };
 
 // --- arithmetic
 
@@ -49,14 +61,42 @@ struct Pow {
   }
 };
 
-struct Maximum {
+template <bool is_maximum>
+struct Extremum {
+  template <class T>
+  static bool wins(T a, T b) {
+    return is_maximum ? a > b : a < b;
+  }
   float operator()(float a, float b) const {
     // Equal values differ in nothing but the sign of zero; unordered ones add up to a NaN.
-    const float tie =
-        elementary::choose(a == b, elementary::from_bits(elementary::bits(a) & elementary::bits(b)), a + b);
-    return elementary::choose(a > b, a, elementary::choose(a < b, b, tie));
+    const Int32 a_bits = elementary::bits(a);
+    const Int32 b_bits = elementary::bits(b);
+    const float equal = elementary::from_bits(is_maximum ? a_bits & b_bits : a_bits | b_bits);
+    const float tie = elementary::choose(a == b, equal, a + b);
+    return elementary::choose(wins(a, b), a, elementary::choose(wins(b, a), b, tie));
   }
-  Int32 operator()(Int32 a, Int32 b) const { return a > b ? a : b; }
+  Int32 operator()(Int32 a, Int32 b) const { return wins(a, b) ? a : b; }
+};
+using Maximum = Extremum<true>;
+using Minimum = Extremum<false>;
+
+/// C's fmod.
+struct Rem {
+  float operator()(float a, float b) const { return elementary::quick_rem(a, b).remainder; }
+  static float complete(float a, float b) { return __builtin_fmodf(a, b); }
+  Exact operator()(Int32 a, Int32 b) const {
+    const Int32 divisor = (b == 0) | (b == -1) ? 1 : b;  // |quotient| < 2^31: no trap, and 0 for -1
+    const auto quotient = static_cast<Int32>(static_cast<double>(a) / static_cast<double>(divisor));
+    return b == 0 ? Exact{1} << 32 : Exact{a - quotient * divisor};
+  }
+};
+template <>
+constexpr ElementFault fault_of<Rem> = ElementFault::zero_divisor;
+
+/// The truncated quotient rounded to binary32; a / b where that is not finite. For the gradient of rem.
+struct RemQuotient {
+  float operator()(float a, float b) const { return elementary::quick_rem(a, b).quotient; }
+  static float complete(float a, float b) { return elementary::truncated_quotient(a, b); }
 };
 
 // --- unary
@@ -66,12 +106,56 @@ struct Neg {
   Exact operator()(Int32 x) const { return -Exact{x}; }
 };
 
+struct Abs {
+  float operator()(float x) const { return elementary::magnitude(x); }
+  Exact operator()(Int32 x) const { return x < 0 ? -Exact{x} : x; }
+};
+
+struct Sign {
+  float operator()(float x) const {
+    return elementary::choose(x == x, static_cast<float>((x > 0.0F) - (x < 0.0F)), x);
+  }
+  Int32 operator()(Int32 x) const { return (x > 0) - (x < 0); }
+};
+
+struct Recip {
+  float operator()(float x) const { return 1.0F / x; }
+};
+
+struct Sqrt {
+  float operator()(float x) const { return __builtin_sqrtf(x); }
+};
+
+struct Rsqrt {
+  float operator()(float x) const { return 1.0F / __builtin_sqrtf(x); }
+};
+
 struct Exp {
   float operator()(float x) const { return elementary::exp(x); }
 };
 
 struct Log {
   float operator()(float x) const { return elementary::log(x); }
+};
+
+struct Floor {
+  float operator()(float x) const { return __builtin_floorf(x); }
+};
+
+struct Ceil {
+  float operator()(float x) const { return __builtin_ceilf(x); }
+};
+
+/// Ties to even.
+struct Round {
+  float operator()(float x) const { return __builtin_rintf(x); }
+};
+
+struct LogicalNot {
+  template <class T>
+  bool operator()(T x) const {
+    return x == T{};
+  }
 };
 
 // --- activation
@@ -90,6 +174,10 @@ struct Sigmoid {
 
 struct Tanh {
   float operator()(float x) const { return elementary::tanh(x); }
+};
+
+struct LeakyRelu {
+  float operator()(float x) const { return x >= 0.0F ? x : 0.01F * x; }
 };
 
 // --- comparison
@@ -128,6 +216,13 @@ struct Select {
   template <class T>
   T operator()(bool condition, T on_true, T on_false) const {
     return condition ? on_true : on_false;
+  }
+};
+
+struct Clamp {
+  template <class T>
+  T operator()(T x, T lower, T upper) const {
+    return Minimum{}(Maximum{}(x, lower), upper);
   }
 };
 

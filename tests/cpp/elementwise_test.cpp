@@ -165,6 +165,75 @@ TEST_P(Elementwise, MaximumKnowsNanAndTheSignOfZero) {
   EXPECT_THROW((void)maximum(floats({1.0F}), ints({1})), TypeError);
 }
 
+TEST_P(Elementwise, MinimumMirrorsMaximum) {
+  const Tensor a = floats({0.0F, -0.0F, 0.0F, nan, 1.0F, -infinity, 2.0F});
+  const Tensor b = floats({-0.0F, 0.0F, 0.0F, 1.0F, nan, infinity, 3.0F});
+  expect_floats(minimum(a, b), {-0.0F, -0.0F, 0.0F, nan, nan, -infinity, 2.0F});
+  expect_integers(minimum(ints({int32_min, 5}), ints({int32_max, -5})), {int32_min, -5});
+  expect_floats(minimum(Scalar(0), floats({1, -1})), {0, -1});
+}
+
+TEST_P(Elementwise, RemOfFloatsIsExact) {
+  expect_floats(
+      rem(floats({-5, 5, -0.0F, 1, infinity, nan, 3, -7}), floats({3, infinity, 2, 0, 2, 1, nan, -infinity})),
+      {-2, 5, -0.0F, nan, nan, nan, nan, -7});
+  std::mt19937 random(5);
+  std::vector<float> a, b, exact;
+  for (int i = 0; i < 5000; ++i) {
+    a.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    b.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    exact.push_back(std::fmod(a.back(), b.back()));
+  }
+  expect_floats(rem(floats(a), floats(b)), exact);
+}
+
+TEST_P(Elementwise, RemOfIntegersTruncatesAndNeverTraps) {
+  expect_integers(rem(ints({int32_min, int32_min, int32_max, -5, 5, 7}), ints({-1, 1, int32_min, 3, -3, 7})),
+                  {0, 0, int32_max, -2, 2, 0});
+  EXPECT_THAT([&] { (void)rem(ints({7, 7}), ints({1, 0})); },
+              ThrowsMessage<ValueError>(HasSubstr("[rem] the divisor is 0 at element 1;")));
+  std::vector<std::int32_t> divisors(5000, 3);
+  divisors[4321] = 0;
+  EXPECT_THAT([&] { (void)rem(ints(std::vector<std::int32_t>(5000, 7)), ints(divisors)); },
+              ThrowsMessage<ValueError>(HasSubstr("at element 4321;")));
+}
+
+TEST_P(Elementwise, ClampIsTheMinimumOfTheMaximum) {
+  const Tensor x = floats({-1, 2, nan, -0.0F});
+  const Tensor zero = floats({0, 0, 0, 0});
+  const Tensor one = floats({1, 1, 1, 1});
+  const std::vector<float> clamped{0, 1, nan, 0};
+  expect_floats(clamp(x, zero, one), clamped);
+  expect_floats(clamp(x, Scalar(0), one), clamped);
+  expect_floats(clamp(x, zero, Scalar(1.0)), clamped);
+  expect_floats(clamp(x, Scalar(0), Scalar(1)), clamped);
+  expect_floats(clamp(floats({2}), Scalar(1.0), Scalar(-1.0)), {-1});
+  expect_integers(clamp(ints({-7, 2, 9}), Scalar(0), Scalar(3)), {0, 2, 3});
+  expect_floats(clamp(ints({-7, 2, 9}), Scalar(0), Scalar(2.5)), {0, 2, 2.5F});
+  EXPECT_THROW((void)clamp(x, ints({1, 1, 1, 1}), one), TypeError);
+}
+
+TEST_P(Elementwise, RoundingsAndRootsKeepTheSignOfZero) {
+  expect_floats(floor(floats({-0.0F, 0.5F, -0.5F, 8388609, infinity, nan})),
+                {-0.0F, 0, -1, 8388609, infinity, nan});
+  expect_floats(ceil(floats({-0.0F, -0.5F, 0.5F, -infinity, nan})), {-0.0F, -0.0F, 1, -infinity, nan});
+  expect_floats(round(floats({0.5F, 1.5F, 2.5F, -0.4F, -0.5F, infinity, nan})),
+                {0, 2, 2, -0.0F, -0.0F, infinity, nan});
+  expect_floats(sqrt(floats({4, -0.0F, -1, infinity, nan})), {2, -0.0F, nan, infinity, nan});
+  expect_floats(rsqrt(floats({4, 0, -0.0F, infinity, -1})), {0.5F, infinity, -infinity, 0, nan});
+  expect_floats(recip(floats({4, 0, -0.0F, infinity, -infinity})), {0.25F, infinity, -infinity, 0, -0.0F});
+  expect_floats(sign(floats({-0.0F, -3, 1e-45F, nan})), {0, -1, 1, nan});
+  expect_floats(abs(floats({-0.0F, -infinity, nan})), {0, infinity, nan});
+  expect_floats(leaky_relu(floats({-0.0F, -1, 2, nan})), {-0.0F, -0.01F, 2, nan});
+  expect_floats(leaky_relu(ints({-100, 3})), {-100 * 0.01F, 3});
+  expect_integers(sign(ints({int32_min, 0, 5})), {-1, 0, 1});
+  expect_integers(abs(ints({-int32_max, 5})), {int32_max, 5});
+  EXPECT_THROW((void)abs(ints({int32_min})), OverflowError);
+  expect_bools(logical_not(floats({-0.0F, nan, 1})), {true, false, false});
+  expect_bools(logical_not(ints({0, 5})), {true, false});
+  expect_bools(logical_not(bools({true, false})), {false, true});
+}
+
 TEST_P(Elementwise, UnaryFunctionsKeepTheirSpecialValues) {
   expect_floats(neg(floats({0.0F, -0.0F, 1.0F, -infinity})), {-0.0F, 0.0F, -1.0F, infinity});
   expect_integers(neg(ints({int32_max, 0, -1})), {-int32_max, 0, 1});
@@ -440,6 +509,26 @@ TEST_P(Elementwise, GradientsOfMaximumShareTies) {
   expect_floats(gradient_of(b), {0.5F, 0.5F, 1, nan, nan});
 }
 
+TEST_P(Elementwise, GradientsOfClampSplitTiesRuleByRule) {
+  const Tensor x = floats({1, 0, 5, nan});
+  const Tensor lower = floats({1, 1, 1, 0});
+  const Tensor upper = floats({1, 2, 2, 1});
+  backward(clamp(x, lower, upper), floats({4, 4, 4, 4}));
+  expect_floats(gradient_of(x), {1, 0, 0, nan});
+  expect_floats(gradient_of(lower), {1, 4, 0, nan});
+  expect_floats(gradient_of(upper), {2, 0, 4, nan});
+}
+
+TEST_P(Elementwise, GradientOfRemIsTheExactQuotient) {
+  // The third quotient is 16777217 and a third: truncated, then a tie, which rounds to even.
+  const Tensor a = floats({-7, 1e30F, 12582914.0F * 16777216.0F, 1, 3e38F});
+  const Tensor b = floats({2, 3, 12582913, 0, 1e-3F});
+  backward(rem(a, b), floats({2, 1, 1, 1, 1}));
+  expect_floats(gradient_of(a), {2, 1, 1, 1, 1});
+  const auto huge = static_cast<float>(static_cast<double>(3e38F) / static_cast<double>(1e-3F));
+  expect_floats(gradient_of(b), {6, -1e30F / 3.0F, -16777216, -infinity, -huge});
+}
+
 TEST_P(Elementwise, GradientsOfUnaryFunctions) {
   const auto gradient = [&](Tensor (*f)(const Tensor&), std::vector<float> x, std::vector<float> g) {
     const Tensor leaf = floats(x);
@@ -451,6 +540,13 @@ TEST_P(Elementwise, GradientsOfUnaryFunctions) {
   expect_floats(gradient(log, {4, 0}, {2, 1}), {0.5F, infinity});
   expect_floats(gradient(relu, {1, 0, -0.0F, -1, nan}, {infinity, infinity, 1, nan, 1}),
                 {infinity, 0, 0, 0, 0});
+  expect_floats(gradient(abs, {-2, 0, -0.0F, 3}, {5, 5, 5, 5}), {-5, 0, 0, 5});
+  expect_floats(gradient(recip, {2, 0}, {1, 1}), {-0.25F, -infinity});
+  expect_floats(gradient(sqrt, {4, 0}, {1, 1}), {0.25F, infinity});
+  expect_floats(gradient(rsqrt, {4, 0}, {2, 1}), {-0.125F, -infinity});
+  expect_floats(gradient(leaky_relu, {-1, 0, 1}, {1, 1, 1}), {0.01F, 1, 1});
+  for (Tensor (*f)(const Tensor&) : {sign, floor, ceil, round})
+    expect_floats(gradient(f, {0.5F, nan}, {infinity, nan}), {0, 0});
   expect_floats(gradient(sigmoid, {0, infinity}, {4, 1}), {1, 0});
   expect_floats(gradient(tanh, {0, infinity}, {4, 1}), {4, 0});
 }
@@ -505,14 +601,15 @@ TEST(Backends, CpuAndReferenceAgreeBitForBit) {
     carrier->write_span(0, carrier->size(), values.data());
     return Tensor(carrier, 0, Layout::canonical(Shape{carrier->size()}));
   };
-  for (const std::string_view name : {"add", "sub", "mul", "div", "pow", "maximum"}) {
+  for (const std::string_view name : {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "rem"}) {
     const auto result = [&](Backend backend) {
       return bits(elements<float>(
           apply_operation(name, std::vector<Argument>{tensor(backend, x), tensor(backend, p)})));
     };
     EXPECT_EQ(result(Backend::cpu), result(Backend::reference)) << name;
   }
-  for (const std::string_view name : {"neg", "exp", "log", "relu", "sigmoid", "tanh"}) {
+  for (const std::string_view name : {"neg", "abs", "sign", "recip", "sqrt", "rsqrt", "exp", "log", "floor",
+                                      "ceil", "round", "relu", "sigmoid", "tanh", "leaky_relu"}) {
     const auto result = [&](Backend backend) {
       return bits(elements<float>(apply_operation(name, std::vector<Argument>{tensor(backend, x)})));
     };

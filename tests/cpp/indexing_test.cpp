@@ -1,4 +1,4 @@
-// gather and scatter_add with their gradients on CPU and on the reference kernels (P68).
+// gather, scatter and scatter_add with their gradients on CPU and on the reference kernels (P68).
 #include <string>
 
 #include "backends.hpp"
@@ -102,6 +102,47 @@ TEST(ScatterAdd, IsExactPerIntegerSlot) {
     };
     EXPECT_THAT(add({most, -most, 3}), ElementsAre(most, 3));
     EXPECT_THAT([&] { add({1, 0, 0}); }, ThrowsMessage<OverflowError>(HasSubstr("2147483648")));
+  }
+}
+
+TEST(Scatter, OverwritesACopyAtDistinctIndices) {
+  for (const Backend backend : backends) {
+    const Tensor base = make_tensor<float>(backend, {1, 2, 3, 4, 5, 6}, Shape{2, 3});
+    const Tensor indices = make_tensor<std::int32_t>(backend, {2, 0}, Shape{2});
+    const Tensor updates =
+        place<float>(backend, {10, 0, 20, 0, 30, 0, 40}, Layout(Shape{2, 2}, Stride{2, 4}));
+    const Tensor result = scatter(base, indices, updates, 1);
+    EXPECT_EQ(result.layout(), Layout::canonical(Shape{2, 3}));
+    EXPECT_THAT(elements<float>(result), ElementsAre(30, 40, 3, 4, 10, 20));
+    EXPECT_THAT(elements<float>(base), ElementsAre(1, 2, 3, 4, 5, 6));
+    const Tensor bools = make_tensor<bool>(backend, {true, false}, Shape{2});
+    EXPECT_THAT(elements<bool>(scatter(bools, make_tensor<std::int32_t>(backend, {1}, Shape{1}),
+                                       make_tensor<bool>(backend, {true}, Shape{1}), 0)),
+                ElementsAre(true, true));
+  }
+}
+
+TEST(Scatter, RefusesARepeatedIndex) {
+  for (const Backend backend : backends) {
+    const Tensor base = make_tensor<float>(backend, {1, 2, 3}, Shape{3});
+    const Tensor updates = make_tensor<float>(backend, {1, 1, 1}, Shape{3});
+    const auto scatter_at = [&](const Integers& indices) {
+      (void)scatter(base, make_tensor(backend, indices, Shape{3}), updates, 0);
+    };
+    EXPECT_THAT([&] { scatter_at({1, 0, 1}); },
+                ThrowsMessage<ValueError>(HasSubstr("an index is repeated: 1")));
+    EXPECT_THROW(scatter_at({1, 1, 3}), IndexError);
+  }
+}
+
+TEST(Scatter, GradientsGoToWhatTheResultKept) {
+  for (const Backend backend : backends) {
+    const Tensor base = make_tensor<float>(backend, {1, 2, 3}, Shape{3});
+    const Tensor updates = make_tensor<float>(backend, {7, 8}, Shape{2});
+    backward(scatter(base, make_tensor<std::int32_t>(backend, {2, 0}, Shape{2}), updates, 0),
+             make_tensor<float>(backend, {1, 2, 4}, Shape{3}));
+    EXPECT_THAT(elements<float>(gradient_of(base)), ElementsAre(0, 2, 0));
+    EXPECT_THAT(elements<float>(gradient_of(updates)), ElementsAre(4, 1));
   }
 }
 

@@ -18,7 +18,7 @@ struct AccumulatorOptions {
   DTypeRef accumulator_dtype{};  ///< absent: the plan's default
 };
 
-// Either side may be a weak scalar where the operation's plans say so; add, mul and maximum run a
+// Either side may be a weak scalar where the operation's plans say so; add, mul, maximum and minimum run a
 // scalar-first call as (tensor, scalar).
 ORLOP_API Tensor add(Argument lhs, Argument rhs);
 ORLOP_API Tensor sub(Argument lhs, Argument rhs);
@@ -27,6 +27,9 @@ ORLOP_API Tensor elementwise_mul(const Tensor& lhs, const Tensor& rhs);
 ORLOP_API Tensor div(Argument lhs, Argument rhs);
 ORLOP_API Tensor pow(Argument base, Argument exponent);
 ORLOP_API Tensor maximum(Argument lhs, Argument rhs);
+ORLOP_API Tensor minimum(Argument lhs, Argument rhs);
+/// The remainder of the truncated division, of the sign of `lhs`. ValueError where an Int32 divisor is 0.
+ORLOP_API Tensor rem(const Tensor& lhs, const Tensor& rhs);
 ORLOP_API Tensor eq(Argument lhs, Argument rhs);
 ORLOP_API Tensor ne(Argument lhs, Argument rhs);
 ORLOP_API Tensor lt(Argument lhs, Argument rhs);
@@ -36,18 +39,36 @@ ORLOP_API Tensor gt(Argument lhs, Argument rhs);
 ORLOP_API Tensor ge(Argument lhs, Argument rhs);
 
 ORLOP_API Tensor neg(const Tensor& tensor);
+ORLOP_API Tensor abs(const Tensor& tensor);
+ORLOP_API Tensor sign(const Tensor& tensor);
+ORLOP_API Tensor recip(const Tensor& tensor);
+ORLOP_API Tensor sqrt(const Tensor& tensor);
+ORLOP_API Tensor rsqrt(const Tensor& tensor);
 ORLOP_API Tensor exp(const Tensor& tensor);
 ORLOP_API Tensor log(const Tensor& tensor);
+ORLOP_API Tensor floor(const Tensor& tensor);
+ORLOP_API Tensor ceil(const Tensor& tensor);
+/// To the nearest integer, ties to even.
+ORLOP_API Tensor round(const Tensor& tensor);
+/// As Bool: true at 0 and at false.
+ORLOP_API Tensor logical_not(const Tensor& tensor);
 ORLOP_API Tensor relu(const Tensor& tensor);
 ORLOP_API Tensor tanh(const Tensor& tensor);
 ORLOP_API Tensor sigmoid(const Tensor& tensor);
+/// The slope below 0 is 0.01.
+ORLOP_API Tensor leaky_relu(const Tensor& tensor);
 
 ORLOP_API Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false);
+/// minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number.
+ORLOP_API Tensor clamp(const Tensor& tensor, Argument lower, Argument upper);
 /// y[i, j] = Σ_k lhs[i, k] · rhs[j, k] over the second modes of both (P66).
 ORLOP_API Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options = {});
 /// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its
 /// place.
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);
+/// A copy of `base` in which `updates`, of the shape that gather gives, replace the entries at the indices.
+/// ValueError where an index is repeated.
+ORLOP_API Tensor scatter(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis);
 /// A copy of `base` to which `updates`, of the shape that gather gives, are added at the indices, in ordinal
 /// order.
 ORLOP_API Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis);

@@ -718,6 +718,9 @@ def pow(base: object, exponent: object) -> Tensor:
 def maximum(lhs: object, rhs: object) -> Tensor:
     """The greater of both; a NaN wins."""
 
+def minimum(lhs: object, rhs: object) -> Tensor:
+    """The lesser of both; a NaN wins."""
+
 def eq(lhs: object, rhs: object) -> Tensor:
     """lhs == rhs as Bool."""
 
@@ -739,14 +742,47 @@ def ge(lhs: object, rhs: object) -> Tensor:
 def elementwise_mul(lhs: object, rhs: object) -> Tensor:
     """lhs * rhs of two Tensors, element by element."""
 
+def rem(lhs: object, rhs: object) -> Tensor:
+    """
+    The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).
+    ValueError where an Int32 divisor is 0.
+    """
+
 def neg(tensor: object) -> Tensor:
     """-tensor."""
+
+def abs(tensor: object) -> Tensor:
+    """The size of each element."""
+
+def sign(tensor: object) -> Tensor:
+    """-1, 0 or 1 as each element is below, at or above 0; NaN stays."""
+
+def recip(tensor: object) -> Tensor:
+    """1 / tensor, for Float32."""
+
+def sqrt(tensor: object) -> Tensor:
+    """The square root of each element, NaN below 0."""
+
+def rsqrt(tensor: object) -> Tensor:
+    """1 / sqrt(tensor), in two roundings."""
 
 def exp(tensor: object) -> Tensor:
     """e to the power of each element, as Float32."""
 
 def log(tensor: object) -> Tensor:
     """The natural logarithm of each element."""
+
+def floor(tensor: object) -> Tensor:
+    """The greatest integer that is not above each element."""
+
+def ceil(tensor: object) -> Tensor:
+    """The least integer that is not below each element."""
+
+def round(tensor: object) -> Tensor:
+    """The nearest integer, ties to even."""
+
+def logical_not(tensor: object) -> Tensor:
+    """As Bool: True at 0 and at False, otherwise False."""
 
 def relu(tensor: object) -> Tensor:
     """Each element where it is positive, otherwise 0; NaN stays."""
@@ -756,6 +792,15 @@ def tanh(tensor: object) -> Tensor:
 
 def sigmoid(tensor: object) -> Tensor:
     """1 / (1 + exp(-x)) of each element, as Float32."""
+
+def leaky_relu(tensor: object) -> Tensor:
+    """Each element from 0 on, otherwise 0.01 times it, as Float32."""
+
+def clamp(tensor: object, lower: object, upper: object) -> Tensor:
+    """
+    minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).
+    Nothing asks that lower is below upper. NaN anywhere gives NaN.
+    """
 
 def select(condition: object, on_true: object, on_false: object) -> Tensor:
     """on_true where the Bool condition holds, otherwise on_false."""
@@ -768,6 +813,12 @@ def matmul(lhs: object, rhs: object, *, accumulator_dtype: object | None = None)
 def gather(tensor: object, indices: object, axis: object) -> Tensor:
     """
     The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
+    """
+
+def scatter(base: object, indices: object, updates: object, axis: object) -> Tensor:
+    """
+    A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
+    ValueError where an index is repeated, IndexError outside [0, extent) (P68).
     """
 
 def scatter_add(base: object, indices: object, updates: object, axis: object) -> Tensor:

@@ -99,14 +99,16 @@ void compute_one(const KernelCall& call, BlockFunction block) {
     converted[i] = int32_to_float(elements[i]);
     elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
   }
-  if (!block(1, call.result, elements.data())) raise_int32_overflow(call, 0);
+  const ElementFault fault = block(1, call.result, elements.data());
+  if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// Finds the element of a block that does not fit.
+/// Finds the element of a block that has no result.
 [[noreturn]] void refuse(const KernelCall& call, BlockFunction block, Index first,
                          std::array<const std::byte*, max_operands> elements) {
   for (Index ordinal = first;; ++ordinal) {
-    if (!block(1, call.result, elements.data())) raise_int32_overflow(call, ordinal);
+    const ElementFault fault = block(1, call.result, elements.data());
+    if (fault != ElementFault::none) raise_fault(call, fault, ordinal);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
@@ -125,8 +127,8 @@ void elementwise(const KernelCall& call) {
     const Index count = std::min(block_size, size - first);
     for (std::size_t i = 0; i < operands; ++i) elements[i] = streams[i].block(first, count);
     // The result's layout is canonical: its slots follow the ordinals.
-    if (!block(count, call.result + first * call.plan.output.slot_bytes(), elements.data()))
-      refuse(call, block, first, elements);
+    std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
+    if (block(count, slots, elements.data()) != ElementFault::none) refuse(call, block, first, elements);
   }
 }
 

@@ -1,4 +1,4 @@
-// CPU gather and scatter_add: indices are read in blocks whose elements stay in the cache.
+// CPU gather, scatter and scatter_add: indices are read in blocks whose elements stay in the cache.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -53,18 +53,23 @@ void for_each_item(const IndexingLoops& loops, Body body) {
   }
 }
 
+/// `count` slots from here to there.
+template <class Slot>
+void copy_slots(const Slot* from, Index from_step, Slot* to, Index to_step, Index count) {
+  if (count > 16 && from_step == 1 && to_step == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Slot));
+    return;
+  }
+  for (Index i = 0; i < count; ++i) to[i * to_step] = from[i * from_step];
+}
+
 template <class Slot>
 void gather_slots(const KernelCall& call) {
   const IndexingLoops loops(call, *call.operands[0].layout, call.layout);
   const auto* const table = reinterpret_cast<const Slot*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Slot*>(call.result);
   for_each_item(loops, [=](const ItemRun& run) {
-    if (run.count > 16 && run.table_step == 1 && run.item_step == 1) {
-      std::memcpy(result + run.item, table + run.table, static_cast<std::size_t>(run.count) * sizeof(Slot));
-      return;
-    }
-    for (Index i = 0; i < run.count; ++i)
-      result[run.item + i * run.item_step] = table[run.table + i * run.table_step];
+    copy_slots(table + run.table, run.table_step, result + run.item, run.item_step, run.count);
   });
 }
 
@@ -73,6 +78,29 @@ void gather(const KernelCall& call) {
     gather_slots<std::uint8_t>(call);
   else
     gather_slots<std::uint32_t>(call);
+}
+
+void copy_base(const KernelCall& call) {
+  copy_strided(call.operands[0].data, *call.operands[0].layout, call.result, call.layout,
+               call.plan.output.slot_bytes());
+}
+
+template <class Slot>
+void scatter_slots(const KernelCall& call) {
+  const IndexingLoops loops(call, call.layout, *call.operands[2].layout);
+  const auto* const updates = reinterpret_cast<const Slot*>(call.operands[2].data);
+  auto* const result = reinterpret_cast<Slot*>(call.result);
+  for_each_item(loops, [=](const ItemRun& run) {
+    copy_slots(updates + run.item, run.item_step, result + run.table, run.table_step, run.count);
+  });
+}
+
+void scatter(const KernelCall& call) {
+  copy_base(call);
+  if (call.plan.output.slot_bytes() == 1)
+    scatter_slots<std::uint8_t>(call);
+  else
+    scatter_slots<std::uint32_t>(call);
 }
 
 /// Adds every update to its place in `sums`, which lies as the result does.
@@ -90,7 +118,7 @@ void scatter_add(const KernelCall& call) {
   // A slot's sum of up to 2^32 updates fits 64 bits.
   constexpr Index max_updates = Index{1} << 32;
   if (call.operands[2].layout->size() >= max_updates) return reference_kernels().find("scatter_add")(call);
-  copy_strided(call.operands[0].data, *call.operands[0].layout, call.result, call.layout, sizeof(float));
+  copy_base(call);
   if (call.operands[2].stored == StorageType::float32)
     return add_updates<float>(call, reinterpret_cast<float*>(call.result));
   auto* const result = reinterpret_cast<std::int32_t*>(call.result);
@@ -103,7 +131,8 @@ void scatter_add(const KernelCall& call) {
 }  // namespace
 
 KernelList cpu_indexing_kernels() {
-  static constexpr KernelEntry list[] = {{"gather", gather}, {"scatter_add", scatter_add}};
+  static constexpr KernelEntry list[] = {
+      {"gather", gather}, {"scatter", scatter}, {"scatter_add", scatter_add}};
   return list;
 }
 

@@ -1,6 +1,4 @@
 // Arithmetic of two operands (P62).
-#include <limits>
-
 #include "operation/definitions/elementwise.hpp"
 
 namespace orlop::inline v0 {
@@ -37,12 +35,6 @@ Gradients div_gradients(const GradientContext& context) {
   });
 }
 
-/// `predicate(lhs, rhs) ? on_true : on_false`, element by element.
-Tensor choose(const GradientContext& context, std::string_view predicate, const Argument& lhs,
-              const Argument& rhs, const Tensor& on_true, const Tensor& on_false) {
-  return context.compute("select", {context.compute(predicate, {lhs, rhs}), on_true, on_false});
-}
-
 /// The operand as the forward call computed with it: a Float32 Tensor.
 Tensor as_float32(const GradientContext& context, const Argument& operand) {
   if (const Scalar* scalar = operand.scalar())
@@ -70,32 +62,39 @@ Gradients pow_gradients(const GradientContext& context) {
   });
 }
 
-// g to the winner, g/2 to each of two equals, NaN to both beside a NaN.
-Gradients maximum_gradients(const GradientContext& context) {
-  const Tensor& g = context.cotangent();
-  const Shape shape = g.layout().shape();
+template <Extremum extremum>
+Gradients extremum_gradients(const GradientContext& context) {
   return context.per_tensor([&](std::size_t position) {
-    const Argument& own = context.argument(position);
-    const Argument& other = context.argument(1 - position);
-    const Tensor half = context.compute("mul", {g, Scalar(0.5F)});
-    const Tensor lost = choose(context, "lt", own, other, context.constant(shape, 0.0F),
-                               context.constant(shape, std::numeric_limits<float>::quiet_NaN()));
-    const Tensor tied = choose(context, "eq", own, other, half, lost);
-    return context.fit(position, choose(context, "lt", other, own, g, tied));
+    return context.fit(position,
+                       share_of_extremum(context, extremum, context.cotangent(), context.argument(position),
+                                         context.argument(1 - position)));
+  });
+}
+
+// lhs: g; rhs: −g·Q with the truncated quotient Q, which Float32 operations would round on the way.
+Gradients rem_gradients(const GradientContext& context) {
+  static const ElementwiseDefinition quotient("_rem_quotient", 2);
+  return context.per_tensor([&](std::size_t position) {
+    const Tensor& g = context.cotangent();
+    if (position == 0) return context.fit(position, g);
+    const Tensor whole = context.compute(quotient, {context.argument(0), context.argument(1)});
+    return context.fit(position, context.compute("mul", {context.compute("neg", {g}), whole}));
   });
 }
 
 }  // namespace
 
 DefinitionList arithmetic_definitions() {
-  static const std::array<ElementwiseDefinition, 7> definitions{{
+  static const std::array<ElementwiseDefinition, 9> definitions{{
       {"add", 2, add_gradients},
       {"sub", 2, sub_gradients},
       {"mul", 2, mul_gradients},
       {"elementwise_mul", 2, mul_gradients},
       {"div", 2, div_gradients},
       {"pow", 2, pow_gradients},
-      {"maximum", 2, maximum_gradients},
+      {"maximum", 2, extremum_gradients<Extremum::maximum>},
+      {"minimum", 2, extremum_gradients<Extremum::minimum>},
+      {"rem", 2, rem_gradients},
   }};
   static const auto pointers = pointers_to(definitions);
   return pointers;

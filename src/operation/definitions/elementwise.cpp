@@ -1,6 +1,8 @@
 // Structural broadcasting and the argument rule of elementwise operations.
 #include "operation/definitions/elementwise.hpp"
 
+#include <limits>
+
 namespace orlop::inline v0 {
 
 namespace {
@@ -69,6 +71,30 @@ void ElementwiseDefinition::check_arguments(std::span<const Argument> arguments)
 
 Resolution ElementwiseDefinition::resolve(std::span<const Argument> arguments, const OperationPlan&) const {
   return {broadcast_result(name(), arguments), {}};
+}
+
+Gradients zero_gradients(const GradientContext& context) {
+  return context.per_tensor([&](std::size_t position) {
+    return context.zeros(gradient_layout(context.tensor(position).layout()));
+  });
+}
+
+Tensor choose(const GradientContext& context, std::string_view predicate, const Argument& lhs,
+              const Argument& rhs, const Tensor& on_true, const Tensor& on_false) {
+  return context.compute("select", {context.compute(predicate, {lhs, rhs}), on_true, on_false});
+}
+
+Tensor share_of_extremum(const GradientContext& context, Extremum extremum, const Tensor& g,
+                         const Argument& own, const Argument& other) {
+  const bool is_maximum = extremum == Extremum::maximum;
+  const Argument& lesser = is_maximum ? other : own;  // where own wins
+  const Argument& greater = is_maximum ? own : other;
+  const Tensor zero = context.constant(g.layout().shape(), 0.0F);
+  const Tensor nan = context.constant(g.layout().shape(), std::numeric_limits<float>::quiet_NaN());
+  const Tensor half = context.compute("mul", {g, Scalar(0.5F)});
+  const Tensor lost = choose(context, "lt", greater, lesser, zero, nan);
+  const Tensor tied = choose(context, "eq", own, other, half, lost);
+  return choose(context, "lt", lesser, greater, g, tied);
 }
 
 Gradients ElementwiseDefinition::gradients(const GradientContext& context) const {

@@ -39,6 +39,19 @@ template <class Slope>
   });
 }
 
+/// Nothing to any Tensor: the gradient of a function that is constant between its jumps.
+[[nodiscard]] Gradients zero_gradients(const GradientContext& context);
+
+/// `predicate(lhs, rhs) ? on_true : on_false`, element by element.
+[[nodiscard]] Tensor choose(const GradientContext& context, std::string_view predicate, const Argument& lhs,
+                            const Argument& rhs, const Tensor& on_true, const Tensor& on_false);
+
+/// What maximum, or minimum, of `own` and `other` passes of its cotangent `g` to `own`: all where it won,
+/// half where both are equal, NaN beside a NaN (P62).
+enum class Extremum : std::uint8_t { maximum, minimum };
+[[nodiscard]] Tensor share_of_extremum(const GradientContext& context, Extremum extremum, const Tensor& g,
+                                       const Argument& own, const Argument& other);
+
 /// A family's definitions as the table wants them.
 template <std::size_t count>
 [[nodiscard]] std::array<const Definition*, count> pointers_to(

@@ -1,4 +1,4 @@
-// gather and scatter_add along one mode, and their gradients (P68).
+// gather, scatter and scatter_add along one mode, and their gradients (P68).
 #include "operation/definition.hpp"
 #include "operation/gradient.hpp"
 #include "operation/indexing_loops.hpp"
@@ -83,9 +83,10 @@ class Gather final : public IndexingDefinition {
   }
 };
 
-class ScatterAdd final : public IndexingDefinition {
+/// (base, indices, updates, axis): the result has the base's shape, the updates have gather's.
+class ScatteringDefinition : public IndexingDefinition {
  public:
-  ScatterAdd() : IndexingDefinition("scatter_add", 3) {}
+  explicit ScatteringDefinition(std::string_view name) : IndexingDefinition(name, 3) {}
 
   [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan&) const override {
     const Shape expected = gathered(arguments);
@@ -97,13 +98,44 @@ class ScatterAdd final : public IndexingDefinition {
     return with_axis(arguments, arguments[0].tensor()->layout().shape());
   }
 
-  /// base: g; updates: g gathered.
-  [[nodiscard]] Gradients gradients(const GradientContext& context) const override {
+  /// base: what the operation kept of it; updates: g gathered.
+  [[nodiscard]] Gradients gradients(const GradientContext& context) const final {
     return context.per_tensor([&](std::size_t position) {
-      if (position == 0) return context.fit(position, context.cotangent());
+      if (position == 0) return context.fit(position, base_cotangent(context));
       return context.fit(position, context.compute("gather", {context.cotangent(), context.argument(1),
                                                               context.argument(3)}));
     });
+  }
+
+ private:
+  [[nodiscard]] virtual Tensor base_cotangent(const GradientContext& context) const = 0;
+};
+
+class Scatter final : public ScatteringDefinition {
+ public:
+  Scatter() : ScatteringDefinition("scatter") {}
+
+  void check_values(std::span<const Argument> arguments,
+                    std::span<const KernelOperand> operands) const override {
+    ScatteringDefinition::check_values(arguments, operands);
+    check_distinct(name(), operands[1]);
+  }
+
+ private:
+  /// g, and 0 where the base was overwritten.
+  [[nodiscard]] Tensor base_cotangent(const GradientContext& context) const override {
+    const Tensor zeros = context.constant(context.tensor(2).layout().shape(), 0.0F);
+    return context.compute("scatter", {context.cotangent(), context.argument(1), zeros, context.argument(3)});
+  }
+};
+
+class ScatterAdd final : public ScatteringDefinition {
+ public:
+  ScatterAdd() : ScatteringDefinition("scatter_add") {}
+
+ private:
+  [[nodiscard]] Tensor base_cotangent(const GradientContext& context) const override {
+    return context.cotangent();
   }
 };
 
@@ -111,8 +143,9 @@ class ScatterAdd final : public IndexingDefinition {
 
 DefinitionList indexing_definitions() {
   static const Gather gather;
+  static const Scatter scatter;
   static const ScatterAdd scatter_add;
-  static const Definition* const list[] = {&gather, &scatter_add};
+  static const Definition* const list[] = {&gather, &scatter, &scatter_add};
   return list;
 }
 

@@ -31,8 +31,9 @@ void elementwise(const KernelCall& call) {
         converted[i] = int32_to_float(elements[i]);
         elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
       }
-      if (!block(1, call.result + ordinal * call.plan.output.slot_bytes(), elements.data()))
-        raise_int32_overflow(call, ordinal);
+      std::byte* const slot = call.result + ordinal * call.plan.output.slot_bytes();
+      const ElementFault fault = block(1, slot, elements.data());
+      if (fault != ElementFault::none) raise_fault(call, fault, ordinal);
     }
   });
 }

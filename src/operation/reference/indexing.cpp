@@ -1,4 +1,4 @@
-// Reference gather and scatter_add: item by item in ordinal order.
+// Reference gather, scatter and scatter_add: item by item in ordinal order.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -50,9 +50,23 @@ void gather(const KernelCall& call) {
   });
 }
 
-void scatter_add(const KernelCall& call) {
+void copy_base(const KernelCall& call) {
   copy_strided(call.operands[0].data, *call.operands[0].layout, call.result, call.layout,
-               sizeof(std::int32_t));
+               call.plan.output.slot_bytes());
+}
+
+void scatter(const KernelCall& call) {
+  copy_base(call);
+  const IndexingLoops loops(call, call.layout, *call.operands[2].layout);
+  const Index bytes = call.plan.output.slot_bytes();
+  const std::byte* const updates = call.operands[2].data;
+  for_each_item(loops, [&](Index to, Index from) {
+    std::memcpy(call.result + to * bytes, updates + from * bytes, static_cast<std::size_t>(bytes));
+  });
+}
+
+void scatter_add(const KernelCall& call) {
+  copy_base(call);
   const IndexingLoops loops(call, call.layout, *call.operands[2].layout);
   if (call.operands[2].stored == StorageType::float32) {
     const auto* const updates = reinterpret_cast<const float*>(call.operands[2].data);
@@ -72,7 +86,8 @@ void scatter_add(const KernelCall& call) {
 }  // namespace
 
 KernelList reference_indexing_kernels() {
-  static constexpr KernelEntry list[] = {{"gather", gather}, {"scatter_add", scatter_add}};
+  static constexpr KernelEntry list[] = {
+      {"gather", gather}, {"scatter", scatter}, {"scatter_add", scatter_add}};
   return list;
 }
 
