@@ -139,6 +139,10 @@ void bind_einops(nb::module_& module) {
       "The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):\n"
       "`reduce_sum(t, \"row column -> row\")`. Int32 is exact; OverflowError where a sum leaves it.\n"
       "Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.");
+  bind_reduction<&reduce_prod>(
+      module, "reduce_prod",
+      "The product over the dimensions that the description leaves out: Float32 from 1 on in ordinal order,\n"
+      "Int32 exact; OverflowError where a product leaves it (P64).");
   bind_reduction<&reduce_max>(
       module, "reduce_max",
       "The greatest value over the dimensions that the description leaves out; the first NaN "

@@ -1,6 +1,8 @@
 // The functions of orlop.functional: thin, because every call pays for what stands here.
 #include "orlop/operation/functional.hpp"
 
+#include <nanobind/stl/pair.h>
+
 #include <array>
 
 #include "dtype.hpp"
@@ -137,6 +139,35 @@ void bind_functional(nb::module_& module) {
   bind_scatter<&scatter_add>(
       module, "scatter_add",
       "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");
+  module.def(
+      "cumsum",
+      [](nb::handle tensor, nb::handle dimension) {
+        return cumsum(to_tensor(tensor, "cumsum", "tensor"),
+                      to_index<ValueError>(dimension, "cumsum", "dimension"));
+      },
+      "tensor"_a, "dimension"_a,
+      "The sum of the elements up to and including each one along the ordinals of a mode, in the shape of "
+      "the\n"
+      "Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;\n"
+      "OverflowError where a sum leaves it. ValueError for a mode that there is not.");
+  module.def(
+      "_sort",
+      [](nb::handle tensor, nb::handle axis, nb::handle descending) {
+        SortResult result =
+            sort(to_tensor(tensor, "sort", "tensor"), to_index<ValueError>(axis, "sort", "axis"),
+                 to_bool(descending, "sort", "descending"));
+        return std::pair(std::move(result.values), std::move(result.indices));
+      },
+      "tensor"_a.none(), "axis"_a.none(), "descending"_a.none());
+  module.def(
+      "_topk",
+      [](nb::handle tensor, nb::handle k, nb::handle axis, nb::handle largest) {
+        TopKResult result =
+            topk(to_tensor(tensor, "topk", "tensor"), to_index<ValueError>(k, "topk", "k"),
+                 to_index<ValueError>(axis, "topk", "axis"), to_bool(largest, "topk", "largest"));
+        return std::pair(std::move(result.values), std::move(result.indices));
+      },
+      "tensor"_a.none(), "k"_a.none(), "axis"_a.none(), "largest"_a.none());
 }
 
 }  // namespace orlop::bindings

@@ -39,6 +39,7 @@ from orlop._core import broadcast_in_dim as broadcast_in_dim
 from orlop._core import broadcast_to as broadcast_to
 from orlop._core import ceil as ceil
 from orlop._core import clamp as clamp
+from orlop._core import cumsum as cumsum
 from orlop._core import div as div
 from orlop._core import einsum as einsum
 from orlop._core import elementwise_mul as elementwise_mul
@@ -68,6 +69,7 @@ from orlop._core import rearrange as rearrange
 from orlop._core import recip as recip
 from orlop._core import reduce_max as reduce_max
 from orlop._core import reduce_min as reduce_min
+from orlop._core import reduce_prod as reduce_prod
 from orlop._core import reduce_sum as reduce_sum
 from orlop._core import relu as relu
 from orlop._core import rem as rem
@@ -103,6 +105,10 @@ from orlop.carriers.dtype import WholeExtent as WholeExtent
 from orlop.carriers.operation_capability import UnsupportedOperationPlan as UnsupportedOperationPlan
 from orlop.core.module import Module as Module
 from orlop.core.parameter import Parameter as Parameter
+from orlop.functional import SortResult as SortResult
+from orlop.functional import TopKResult as TopKResult
+from orlop.functional import sort as sort
+from orlop.functional import topk as topk
 from orlop.layout import Node as Node
 from orlop.layout import Tiler as Tiler
 from orlop.layout import Tree as Tree

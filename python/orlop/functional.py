@@ -1,6 +1,11 @@
 """One function per operation name; the operation reference gives domains, values and gradients."""
 
+from typing import NamedTuple
+
 from orlop._core import (
+    Tensor,
+    _sort,
+    _topk,
     abs,
     add,
     argmax,
@@ -10,6 +15,7 @@ from orlop._core import (
     broadcast_to,
     ceil,
     clamp,
+    cumsum,
     div,
     einsum,
     elementwise_mul,
@@ -36,6 +42,7 @@ from orlop._core import (
     recip,
     reduce_max,
     reduce_min,
+    reduce_prod,
     reduce_sum,
     relu,
     rem,
@@ -55,6 +62,8 @@ from orlop._core import (
 )
 
 __all__ = [
+    "SortResult",
+    "TopKResult",
     "abs",
     "add",
     "argmax",
@@ -64,6 +73,7 @@ __all__ = [
     "broadcast_to",
     "ceil",
     "clamp",
+    "cumsum",
     "div",
     "einsum",
     "elementwise_mul",
@@ -90,6 +100,7 @@ __all__ = [
     "recip",
     "reduce_max",
     "reduce_min",
+    "reduce_prod",
     "reduce_sum",
     "relu",
     "rem",
@@ -101,9 +112,51 @@ __all__ = [
     "select",
     "sigmoid",
     "sign",
+    "sort",
     "sqrt",
     "squeeze",
     "sub",
     "tanh",
+    "topk",
     "unsqueeze",
 ]
+
+
+class SortResult(NamedTuple):
+    """The ordered elements, and where each was along the axis, as Int32."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class TopKResult(NamedTuple):
+    """The first elements in order, and where each was along the axis, as Int32."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sort(tensor: Tensor, axis: int = -1, descending: bool = False) -> SortResult:
+    """Orders the elements along a mode: two operations, the values first (P69).
+
+    Equal elements keep their order either way. NaN is the greatest, all NaNs are equal, and so are both zeros.
+    ValueError for a mode that there is not, OverflowError for one of more than 2**31 - 1 elements.
+
+    >>> from orlop import friendly
+    >>> values, indices = sort(friendly.tensor([3.0, 1.0, 2.0]))
+    >>> friendly.to_list(values), friendly.to_list(indices)
+    ([1.0, 2.0, 3.0], [1, 2, 0])
+    """
+    return SortResult(*_sort(tensor, axis, descending))
+
+
+def topk(tensor: Tensor, k: int, axis: int = -1, largest: bool = True) -> TopKResult:
+    """The first k elements of ``sort(tensor, axis, largest)``; the mode becomes one of extent k (P69).
+
+    ValueError unless k is from 1 to the mode's size.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(topk(friendly.tensor([3.0, 1.0, 2.0]), 2).values)
+    [3.0, 2.0]
+    """
+    return TopKResult(*_topk(tensor, k, axis, largest))

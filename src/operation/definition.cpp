@@ -49,8 +49,8 @@ const Definition* find_definition(std::string_view name) {
     std::unordered_map<std::string_view, const Definition*> all;
     for (const DefinitionList family :
          {arithmetic_definitions(), unary_definitions(), activation_definitions(), comparison_definitions(),
-          reduction_definitions(), contraction_definitions(), indexing_definitions(), ternary_definitions(),
-          view_definitions()})
+          reduction_definitions(), scan_definitions(), contraction_definitions(), indexing_definitions(),
+          ordering_definitions(), ternary_definitions(), view_definitions()})
       for (const Definition* definition : family) all.emplace(definition->name(), definition);
     return all;
   }();
@@ -82,10 +82,10 @@ const Tensor& first_tensor(std::span<const Argument> arguments) {
 /// Operands as a kernel reads them: in place where the slots are host memory, otherwise from a copy.
 class KernelInputs {
  public:
-  KernelInputs(std::span<const Argument> arguments, const OperationSpec& spec, const OperationPlan& plan) {
-    const auto* positions = spec.dtype_operand_positions();
+  // In every definition the plan's operands come first.
+  KernelInputs(std::span<const Argument> arguments, const OperationPlan& plan) {
     for (std::size_t i = 0; i < plan.operands.size(); ++i)
-      add(arguments[positions != nullptr ? (*positions)[i] : i], plan.operands[i].convert_to.storage_type());
+      add(arguments[i], plan.operands[i].convert_to.storage_type());
   }
 
   [[nodiscard]] std::span<const KernelOperand> operands() const { return {operands_.data(), count_}; }
@@ -166,24 +166,16 @@ const OperationPlan* plan_of_call(std::string_view name, std::span<const Argumen
   return &resolve_plan(*spec, arguments, options);
 }
 
-Tensor run_definition(const Definition& definition, std::span<const Argument> arguments,
-                      const OperationExecutionOptions* options, CarrierClass dispatch_class, bool is_gated) {
-  definition.check_arguments(arguments);
-  require_operands(definition.name(), arguments, dispatch_class);
-  if (definition.is_view()) return definition.view(arguments);
-
-  const OperationSpec& spec = *definition.spec();
-  const OperationPlan& plan = resolve_plan(spec, arguments, options);
-  const Resolution resolution = definition.resolve(arguments, plan);
+Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
+                  std::span<const Argument> arguments, const Resolution& resolution) {
   Carrier& prototype = *first_tensor(arguments).carrier();
-  if (is_gated) prototype.require_operation_plan(plan);
-
-  const KernelInputs inputs(arguments, spec, plan);
+  const KernelInputs inputs(arguments, plan);
   definition.check_values(arguments, inputs.operands());
   const Index slots = resolution.layout.cosize();
   Ref<Carrier> carrier = prototype.allocate_like(slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
-  Kernel kernel = table != nullptr ? definition.kernel(*table) : reference_kernels().find(definition.name());
+  Kernel kernel = table != nullptr ? definition.kernel(*table) : nullptr;
+  if (kernel == nullptr) kernel = reference_kernels().find(definition.name());
   if (std::byte* data = carrier->host_data()) {
     kernel({plan, inputs.operands(), data, resolution.layout, resolution.parameters});
   } else {
@@ -192,6 +184,18 @@ Tensor run_definition(const Definition& definition, std::span<const Argument> ar
     carrier->write_span(0, slots, result.data());
   }
   return Tensor::trusted(std::move(carrier), 0, resolution.layout);
+}
+
+Tensor run_definition(const Definition& definition, std::span<const Argument> arguments,
+                      const OperationExecutionOptions* options, CarrierClass dispatch_class, bool is_gated) {
+  definition.check_arguments(arguments);
+  require_operands(definition.name(), arguments, dispatch_class);
+  if (definition.is_view()) return definition.view(arguments);
+
+  const OperationPlan& plan = resolve_plan(*definition.spec(), arguments, options);
+  const Resolution resolution = definition.resolve(arguments, plan);
+  if (is_gated) first_tensor(arguments).carrier()->require_operation_plan(plan);
+  return run_kernel(definition, plan, arguments, resolution);
 }
 
 }  // namespace orlop::inline v0

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,9 @@ class Definition {
   [[nodiscard]] virtual Tensor view(std::span<const Argument> arguments) const;
   /// One gradient per Tensor argument. Default: RuntimeError, for results that carry no gradient.
   [[nodiscard]] virtual Gradients gradients(const GradientContext& context) const;
+  /// What `backward` gives whatever it is called with, for a name whose results never get a node; nothing
+  /// where it is to be computed.
+  [[nodiscard]] virtual std::optional<Gradients> fixed_gradients() const { return std::nullopt; }
   /// P65, P84: what `backward(gradient)` accepts for this operation; the views have their own rule (M504).
   virtual void check_cotangent(const GradientContext& context) const;
 
@@ -73,6 +77,11 @@ class Definition {
                                     const OperationExecutionOptions* options, CarrierClass dispatch_class,
                                     bool is_gated);
 
+/// P50 (h, i): the kernel of `definition` on the class of its first Tensor, for what was resolved. The plan's
+/// operands are the first arguments. Steps of gradients, which have no registered plan, come in here.
+[[nodiscard]] Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
+                                std::span<const Argument> arguments, const Resolution& resolution);
+
 /// The plan of a call of a registered operation name, after its argument check; null for a name without
 /// plans.
 [[nodiscard]] const OperationPlan* plan_of_call(std::string_view name, std::span<const Argument> arguments,
@@ -87,8 +96,10 @@ DefinitionList unary_definitions();
 DefinitionList activation_definitions();
 DefinitionList comparison_definitions();
 DefinitionList reduction_definitions();
+DefinitionList scan_definitions();
 DefinitionList contraction_definitions();
 DefinitionList indexing_definitions();
+DefinitionList ordering_definitions();
 DefinitionList ternary_definitions();
 DefinitionList view_definitions();
 

@@ -20,6 +20,14 @@ std::int32_t checked_int32(std::string_view operation, Int128 value) {
   return static_cast<std::int32_t>(value);
 }
 
+std::int32_t checked_product(std::string_view operation, std::int64_t product) {
+  if (product == lost_product || product == -lost_product)
+    raise<OverflowError>(operation,
+                         "a result leaves Int32: its magnitude exceeds 2147483648; results lie in ",
+                         "[-2147483648, 2147483647]; use Float32 operands for larger ones");
+  return checked_int32(operation, product);
+}
+
 std::string to_string(Int128 value) {
   std::string digits;
   const bool is_negative = value < 0;

@@ -102,6 +102,18 @@ Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& upda
   return apply("scatter_add", base, indices, updates, Scalar(axis));
 }
 
+Tensor cumsum(const Tensor& tensor, Index dimension) { return apply("cumsum", tensor, Scalar(dimension)); }
+
+SortResult sort(const Tensor& tensor, Index axis, bool descending) {
+  Tensor values = apply("_sort_values", tensor, Scalar(axis), Scalar(descending));
+  return {std::move(values), apply("_sort_indices", tensor, Scalar(axis), Scalar(descending))};
+}
+
+TopKResult topk(const Tensor& tensor, Index k, Index axis, bool largest) {
+  Tensor values = apply("_topk_values", tensor, Scalar(k), Scalar(axis), Scalar(largest));
+  return {std::move(values), apply("_topk_indices", tensor, Scalar(k), Scalar(axis), Scalar(largest))};
+}
+
 Tensor rearrange(const Tensor& tensor, std::string_view description) {
   const RearrangeSpec& spec = parse_rearrange(description);
   return rearrange(tensor, spec.output, spec.selection);
@@ -129,6 +141,9 @@ Tensor reduce(std::string_view name, const Tensor& tensor, std::string_view desc
 
 Tensor reduce_sum(const Tensor& tensor, std::string_view description, AccumulatorOptions options) {
   return reduce("reduce_sum", tensor, description, options);
+}
+Tensor reduce_prod(const Tensor& tensor, std::string_view description) {
+  return reduce("reduce_prod", tensor, description);
 }
 Tensor reduce_max(const Tensor& tensor, std::string_view description) {
   return reduce("reduce_max", tensor, description);

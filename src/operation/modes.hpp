@@ -1,7 +1,10 @@
-// Which leaves of a layout belong to which of its top-level modes.
+// The top-level modes that a call names, and which leaves of a layout belong to them.
 #pragma once
 
+#include <string_view>
+
 #include "layout/nest.hpp"
+#include "orlop/base/scalar.hpp"
 
 namespace orlop::inline v0 {
 
@@ -27,5 +30,12 @@ struct Leaves {
   for (std::size_t mode = 0; mode < last; ++mode) (mode < first ? before : count) += cursor.skip().size();
   return {layout.extents().subspan(before, count), layout.strides().subspan(before, count)};
 }
+
+/// The top-level mode that the integer `given` for `argument` names among `rank` (P52); ValueError.
+[[nodiscard]] std::size_t to_mode(std::string_view operation, std::string_view argument, const Scalar& given,
+                                  std::size_t rank);
+
+/// The modes of `shape` before `mode`, all modes of `replacement`, the modes of `shape` after it.
+[[nodiscard]] Shape with_mode_replaced(const Shape& shape, std::size_t mode, const Shape& replacement);
 
 }  // namespace orlop::inline v0

@@ -1,4 +1,4 @@
-"""Reductions, matmul, gather and scatter_add on CPU and Generic beside NumPy (P10, P60, P64-P66, P68)."""
+"""Reductions, cumsum, matmul, gather and scatter_add on CPU and Generic beside NumPy (P10, P60, P64-P66, P68)."""
 
 import itertools
 import math
@@ -17,6 +17,7 @@ INT32_MAX = 2**31 - 1
 NAN, INF = math.nan, math.inf
 NAMES = ["a", "b", "c", "d"]
 FUNCTIONS = [orlop.reduce_sum, orlop.reduce_max, orlop.reduce_min, orlop.argmax, orlop.argmin]
+REDUCTIONS = [*FUNCTIONS, orlop.reduce_prod]
 
 
 def floats(*values, kind=CPU):
@@ -125,7 +126,7 @@ def test_large_reductions_along_every_axis(kind):
             assert item(orlop.argmax(source, "r c -> 1")) == values.reshape(-1, order="F").argmax()
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", REDUCTIONS)
 def test_reductions_check_the_description_before_the_operand(function):
     with pytest.raises(TypeError, match="description must be a str"):
         function(None, 3)
@@ -204,6 +205,252 @@ def test_reduce_max_shares_its_gradient_among_equal_winners(kind):
         operand = floats(*values, kind=kind)
         orlop.reduce_max(operand, "k -> 1").backward(floats(2.0, kind=kind))
         np.testing.assert_array_equal(array(operand.grad), np.array(expected, np.float32))
+
+
+# --- reduce_prod and cumsum --------------------------------------------------------------------------------------
+
+
+def sequential_product(values):
+    """The binary32 product along the last axis, each step rounded."""
+    product = np.ones(values.shape[:-1], np.float32)
+    with np.errstate(all="ignore"):
+        for position in range(values.shape[-1]):
+            product = product * values[..., position]
+    return product
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(reductions(), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_products_are_sequential_or_exact(kind, reduction, random):
+    layout, kept, description = reduction
+    slots = np.array([random.uniform(-3, 3) for _ in range(layout.cosize)], np.float32)
+    expected = sequential_product(fibres(slots[leaf_index(layout)], kept))
+    result = orlop.reduce_prod(placed(layout, slots, kind), description)
+    assert result.layout == canonical(expected.shape or (1,))
+    np.testing.assert_array_equal(array(result), expected.reshape(expected.shape or (1,)))
+
+    factors = [-1, 1, 1, 1, 1, 1, 2, -3, random.choice([0, 2**16, -(2**31)])]
+    slots = np.array([random.choice(factors) for _ in range(layout.cosize)], np.int32)
+    exact = np.prod(fibres(slots.astype(object)[leaf_index(layout)], kept), axis=-1, keepdims=not kept)
+    source = placed(layout, slots, kind)
+    if np.all((exact >= -(2**31)) & (exact <= INT32_MAX)):
+        np.testing.assert_array_equal(array(orlop.reduce_prod(source, description)), exact)
+    else:
+        with pytest.raises(OverflowError):
+            orlop.reduce_prod(source, description)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integer_products_check_only_the_final_value(kind):
+    for values, expected in [
+        ((65536, 65536, 0), 0),
+        ((0, 2**30, 2**30, 2**30), 0),
+        ((-65536, 32768), -(2**31)),
+        ((65536, 32768, -1), -(2**31)),
+        ((-(2**31), 1), -(2**31)),
+        ((INT32_MAX, -1, -1), INT32_MAX),
+    ]:
+        assert item(orlop.reduce_prod(ints(*values, kind=kind), "k -> 1")) == expected
+    for values in [
+        (65536, 65536),
+        (65536, -65536),
+        (-65536, -32768),
+        (-(2**31), -1),
+        (-(2**31),) * 9,
+        (65536, 65537, 65537, 1, -1),
+    ]:
+        with pytest.raises(OverflowError, match="reduce_prod"):
+            orlop.reduce_prod(ints(*values, kind=kind), "k -> 1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_along_every_axis_of_every_memory_order(kind):
+    values = np.random.default_rng(4).uniform(0.5, 1.5, (70, 41)).astype(np.float32)
+    for strides in (None, (41, 1), (84, 2)):
+        source = tensor(values, strides, kind=kind)
+        np.testing.assert_array_equal(array(orlop.reduce_prod(source, "r c -> r")), sequential_product(values))
+        np.testing.assert_array_equal(array(orlop.reduce_prod(source, "r c -> c")), sequential_product(values.T))
+        whole = sequential_product(values.reshape(-1, order="F"))
+        assert item(orlop.reduce_prod(source, "r c -> 1")) == whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_float_products_follow_the_special_values(kind):
+    for values, expected in [
+        ((-0.0,), -0.0),
+        ((0.0, INF), NAN),
+        ((1.0, NAN, 0.0), NAN),
+        ((1e30, 1e30, 1e-30), INF),
+        ((1e-30, 1e-30, 1e30), 0.0),
+        ((-1e30, 1e30, 0.5), -INF),
+    ]:
+        result = item(orlop.reduce_prod(floats(*values, kind=kind), "k -> 1"))
+        np.testing.assert_array_equal(result, expected)
+        assert math.isnan(expected) or np.signbit(result) == np.signbit(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strides", [None, (12, 4, 1), (1, 3, 10)])
+@pytest.mark.parametrize(
+    ("description", "axes"), [("a b c -> b", (0, 2)), ("a b c -> a b", (2,)), ("a b c -> 1", (0, 1, 2))]
+)
+def test_gradients_of_products_agree_with_differences(kind, strides, description, axes):
+    values = np.random.default_rng(1).uniform(0.5, 2, (2, 3, 4)).astype(np.float32)
+    for zeros in ([], [(0, 1, 2)], [(0, 1, 2), (1, 1, 0)]):
+        for zero in zeros:
+            values[zero] = 0
+        (gradient,), cotangent = gradients(
+            lambda t: orlop.reduce_prod(t, description), values, strides=strides, kind=kind
+        )
+
+        def product(x):
+            return np.prod(x, axis=axes)
+
+        expected = numeric_gradient(product, values, cotangent if cotangent.size > 1 else cotangent[0])
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_zero_leaves_a_product_only_its_own_gradient(kind):
+    for values, expected in [
+        ((2.0, 0.0, 5.0), [0.0, 10.0, 0.0]),
+        ((0.0, 3.0, 0.0), [0.0, 0.0, 0.0]),
+        ((7.0,), [1.0]),
+        ((1e30, 1e30, 0.0), [0.0, 0.0, INF]),
+    ]:
+        operand = floats(*values, kind=kind)
+        orlop.reduce_prod(operand, "k -> 1").backward(floats(1.0, kind=kind))
+        np.testing.assert_array_equal(array(operand.grad), np.array(expected, np.float32))
+
+
+@st.composite
+def scans(draw):
+    """(layout, dimension)."""
+    extents = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    return draw(layouts(extents)), draw(st.integers(0, len(extents) - 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(scans(), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_cumsum_agrees_with_numpy(kind, scan, random):
+    layout, dimension = scan
+    slots = np.array([random.randint(-9, 9) for _ in range(layout.cosize)], np.int32)
+    for values in (slots, slots.astype(np.float32) / 7):
+        source = placed(layout, values, kind)
+        wide = values.astype(np.int64 if values.dtype == np.int32 else np.float64)
+        expected = wide[leaf_index(layout)].cumsum(dimension).astype(values.dtype)
+        for name in (dimension, dimension - expected.ndim):
+            result = orlop.cumsum(source, name)
+            assert result.layout == canonical(expected.shape)
+            assert result.dtype() is source.dtype()
+            np.testing.assert_array_equal(array(result), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strides", [None, (41 * 5, 5, 1), (1, 71 * 5, 71), (2, 150, 6200)])
+def test_cumsum_along_every_axis_of_every_memory_order(kind, strides):
+    values = np.random.default_rng(6).standard_normal((70, 41, 5)).astype(np.float32)
+    whole = (values * 1000).astype(np.int32)
+    for dimension in range(3):
+        for data, wide in ((values, np.float64), (whole, np.int64)):
+            expected = data.astype(wide).cumsum(dimension).astype(data.dtype)
+            result = orlop.cumsum(tensor(data, strides, kind=kind), dimension)
+            np.testing.assert_array_equal(array(result), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cumsum_of_a_nested_mode_follows_its_ordinals(kind):
+    layout = Layout(Shape((2, 3), 2), Stride((3, 1), 6))
+    source = placed(layout, np.arange(12, dtype=np.int32), kind)
+    result = orlop.cumsum(source, 0)
+    assert result.layout == Layout(Shape((2, 3), 2), Stride((1, 2), 6))
+    np.testing.assert_array_equal(array(result)[..., 0].reshape(-1, order="F"), np.cumsum([0, 3, 1, 4, 2, 5]))
+
+
+def test_cumsum_is_carried_in_binary64():
+    for kind, count in ((CPU, 500_001), (Generic, 5_001)):
+        source = placed(Layout(Shape(count), Stride(0)), np.array([0.0005], np.float32), kind)
+        expected = np.cumsum(np.full(count, np.float32(0.0005), np.float64)).astype(np.float32)
+        np.testing.assert_array_max_ulp(array(orlop.cumsum(source, 0)), expected, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cumsum_follows_the_special_values(kind):
+    for values, expected in [
+        ((-0.0, -0.0, 1.0), [0.0, 0.0, 1.0]),
+        ((1.0, INF, 2.0, -INF, 3.0), [1.0, INF, INF, NAN, NAN]),
+        ((3.4e38, 3.4e38, -3.4e38), [3.4e38, INF, 3.4e38]),
+        ((NAN, 1.0), [NAN, NAN]),
+    ]:
+        result = array(orlop.cumsum(floats(*values, kind=kind), 0))
+        np.testing.assert_array_equal(result, np.array(expected, np.float32))
+        assert not np.signbit(result[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integer_cumsum_checks_every_output(kind):
+    np.testing.assert_array_equal(
+        array(orlop.cumsum(ints(INT32_MAX, -INT32_MAX, -(2**31), kind=kind), 0)), [INT32_MAX, 0, -(2**31)]
+    )
+    for values in [(INT32_MAX, 1, -1), (-(2**31), -1, 1), (0,) * 70 + (INT32_MAX, 1)]:
+        with pytest.raises(OverflowError, match=str(abs(sum(values[:2])) if len(values) == 3 else 2**31)):
+            orlop.cumsum(ints(*values, kind=kind), 0)
+    rows = np.zeros((20, 3), np.int32)
+    rows[17] = [2**30, 2**30, -1]
+    with pytest.raises(OverflowError, match="2147483648"):
+        orlop.cumsum(tensor(rows, kind=kind), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strides", [None, (12, 4, 1), (1, 3, 10)])
+@pytest.mark.parametrize("dimension", [0, 1, 2])
+def test_gradients_of_cumsum_are_sums_from_the_end(kind, strides, dimension):
+    values = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
+    (gradient,), cotangent = gradients(lambda t: orlop.cumsum(t, dimension), values, strides=strides, kind=kind)
+    reverse = np.flip(cotangent.astype(np.float32), dimension)
+    expected = np.flip(np.add.accumulate(reverse, dimension, dtype=np.float32), dimension)
+    np.testing.assert_array_equal(gradient, expected)
+    differences = numeric_gradient(lambda x: x.cumsum(dimension), values, cotangent)
+    np.testing.assert_allclose(gradient, differences, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_scans_are_the_same_bits_on_both_backends():
+    rng = np.random.default_rng(8)
+    for shape, description in (
+        ((300,), "a -> 1"),
+        ((3, 50), "a b -> a"),
+        ((40, 30), "a b -> b"),
+        ((5, 20, 6), "a b c -> c a"),
+    ):
+        values = rng.uniform(0.9, 1.1, shape).astype(np.float32)
+        for function in (
+            lambda t: orlop.cumsum(t, 0),
+            lambda t: orlop.cumsum(t, -1),
+            lambda t, d=description: orlop.reduce_prod(t, d),
+        ):
+            results = [gradients(function, values, kind=kind)[0][0] for kind in KINDS]
+            np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cumsum_checks_its_arguments(kind):
+    source = floats(1.0, 2.0, kind=kind)
+    for dimension in (1, -2, 2**63, -(2**70)):
+        with pytest.raises(ValueError, match="dimension"):
+            orlop.cumsum(source, dimension)
+    for dimension in (True, 0.0, "0", None):
+        with pytest.raises(TypeError):
+            orlop.cumsum(source, dimension)
+    with pytest.raises(TypeError):
+        orlop.cumsum([1.0], 0)
+    with pytest.raises(NotImplementedError):
+        orlop.cumsum(orlop.eq(source, 1.0), 0)
+    forward = source.carrier.dispatch_op("cumsum").forward
+    for arguments in [(), (source,), (source, None), (source, 0.5), (source, True), (1.0, 0), (source, 0, 0)]:
+        with pytest.raises(TypeError):
+            forward(*arguments)
 
 
 # --- matmul ------------------------------------------------------------------------------------------------------

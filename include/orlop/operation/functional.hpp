@@ -72,6 +72,26 @@ ORLOP_API Tensor scatter(const Tensor& base, const Tensor& indices, const Tensor
 /// A copy of `base` to which `updates`, of the shape that gather gives, are added at the indices, in ordinal
 /// order.
 ORLOP_API Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis);
+/// The sum of the elements up to and including each one, along a mode's ordinals. Float32 is carried in
+/// binary64 and rounded once for each element (P64).
+ORLOP_API Tensor cumsum(const Tensor& tensor, Index dimension);
+
+/// The ordered elements, and where each was along the axis, as Int32.
+struct SortResult {
+  Tensor values;
+  Tensor indices;
+};
+/// Orders the elements along a mode. Equal ones keep their order either way, NaN is the greatest, and both
+/// zeros are equal (P69).
+ORLOP_API SortResult sort(const Tensor& tensor, Index axis = -1, bool descending = false);
+
+/// As SortResult.
+struct TopKResult {
+  Tensor values;
+  Tensor indices;
+};
+/// The first k elements of `sort(tensor, axis, largest)`: k in 1 … the axis' size (ValueError).
+ORLOP_API TopKResult topk(const Tensor& tensor, Index k, Index axis = -1, bool largest = true);
 
 // With a command (operation/command.hpp): its errors come before those of operands (M707).
 
@@ -81,6 +101,8 @@ ORLOP_API Tensor rearrange(const Tensor& tensor, std::string_view description);
 /// `reduce_sum(t, "row column -> row")`.
 ORLOP_API Tensor reduce_sum(const Tensor& tensor, std::string_view description,
                             AccumulatorOptions options = {});
+/// The product from 1 on in ordinal order; over Int32 it is exact.
+ORLOP_API Tensor reduce_prod(const Tensor& tensor, std::string_view description);
 ORLOP_API Tensor reduce_max(const Tensor& tensor, std::string_view description);
 ORLOP_API Tensor reduce_min(const Tensor& tensor, std::string_view description);
 /// Positions in the reduced dimensions' ordinals, as Int32.

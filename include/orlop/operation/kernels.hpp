@@ -28,7 +28,9 @@ struct KernelOperand {
 /// Integers that belong to a call: the axis of a gather, the number of kept leaves of a reduction, and alike.
 struct KernelParameters {
   Index axis = 0;
-  bool is_descending = false;
+  bool is_descending = false;  ///< an order: from the greatest to the least
+  bool is_backward = false;    ///< a scan: from the last ordinal to the first
+  bool is_exclusive = false;   ///< a scan: without the element itself
 };
 
 struct KernelCall {

@@ -826,6 +826,13 @@ def scatter_add(base: object, indices: object, updates: object, axis: object) ->
     A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
     """
 
+def cumsum(tensor: object, dimension: object) -> Tensor:
+    """
+    The sum of the elements up to and including each one along the ordinals of a mode, in the shape of the
+    Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;
+    OverflowError where a sum leaves it. ValueError for a mode that there is not.
+    """
+
 def as_strided(tensor: object, shape: object, stride: object) -> Tensor:
     """
     A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).
@@ -878,6 +885,12 @@ def reduce_sum(tensor: object | None, description: object | None, *, accumulator
     The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):
     `reduce_sum(t, "row column -> row")`. Int32 is exact; OverflowError where a sum leaves it.
     Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.
+    """
+
+def reduce_prod(tensor: object | None, description: object | None) -> Tensor:
+    """
+    The product over the dimensions that the description leaves out: Float32 from 1 on in ordinal order,
+    Int32 exact; OverflowError where a product leaves it (P64).
     """
 
 def reduce_max(tensor: object | None, description: object | None) -> Tensor:

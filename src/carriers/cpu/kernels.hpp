@@ -7,7 +7,9 @@ namespace orlop::inline v0 {
 
 KernelList cpu_elementwise_kernels();
 KernelList cpu_reduction_kernels();
+KernelList cpu_scan_kernels();
 KernelList cpu_contraction_kernels();
 KernelList cpu_indexing_kernels();
+KernelList cpu_ordering_kernels();
 
 }  // namespace orlop::inline v0

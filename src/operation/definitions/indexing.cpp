@@ -7,24 +7,6 @@ namespace orlop::inline v0 {
 
 namespace {
 
-/// The top-level mode that the argument `axis` names (P52).
-std::size_t to_mode(std::string_view name, const Scalar& axis, std::size_t rank) {
-  const auto modes = static_cast<Index>(rank);
-  const std::optional<Index> given = axis.as_integer();
-  if (!given || *given < -modes || *given >= modes)
-    raise<ValueError>(name, "axis must be a top-level mode: got ", axis, " for ", modes, " modes; from ",
-                      -modes, " to ", modes - 1, " is allowed");
-  return static_cast<std::size_t>(*given < 0 ? *given + modes : *given);
-}
-
-/// The modes of `data` before `axis`, all modes of `indices`, the modes of `data` after `axis`.
-Shape gathered_shape(const Shape& data, const Shape& indices, std::size_t axis) {
-  SmallVector<std::size_t, 8> before, after;
-  for (std::size_t mode = 0; mode < data.rank(); ++mode)
-    if (mode != axis) (mode < axis ? before : after).push_back(mode);
-  return Shape::concat(Shape::concat(data.select(before), indices), data.select(after));
-}
-
 /// (data, indices, …, axis).
 class IndexingDefinition : public Definition {
  public:
@@ -50,11 +32,11 @@ class IndexingDefinition : public Definition {
 
  protected:
   [[nodiscard]] std::size_t axis_of(std::span<const Argument> arguments) const {
-    return to_mode(name(), *arguments.back().scalar(), arguments[0].tensor()->layout().rank());
+    return to_mode(name(), "axis", *arguments.back().scalar(), arguments[0].tensor()->layout().rank());
   }
   [[nodiscard]] Shape gathered(std::span<const Argument> arguments) const {
-    return gathered_shape(arguments[0].tensor()->layout().shape(), arguments[1].tensor()->layout().shape(),
-                          axis_of(arguments));
+    return with_mode_replaced(arguments[0].tensor()->layout().shape(), axis_of(arguments),
+                              arguments[1].tensor()->layout().shape());
   }
   [[nodiscard]] Resolution with_axis(std::span<const Argument> arguments, const Shape& shape) const {
     return {Layout::canonical(shape), {.axis = static_cast<Index>(axis_of(arguments))}};

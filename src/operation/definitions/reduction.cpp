@@ -3,6 +3,7 @@
 
 #include "operation/definition.hpp"
 #include "operation/gradient.hpp"
+#include "operation/gradient_scan.hpp"
 #include "operation/modes.hpp"
 
 namespace orlop::inline v0 {
@@ -47,6 +48,29 @@ class ReduceSum final : public ReductionDefinition {
     return context.per_tensor([&](std::size_t position) {
       const Layout& layout = context.tensor(position).layout();
       return copy_to_layout(over_fibres(context.cotangent(), layout), gradient_layout(layout));
+    });
+  }
+};
+
+class ReduceProd final : public ReductionDefinition {
+ public:
+  ReduceProd() : ReductionDefinition("reduce_prod") {}
+
+  /// g · (the product of the elements before · that of the elements after), the former in ordinal order from
+  /// the first, the latter from the last: no division, so that zeros do no harm.
+  [[nodiscard]] Gradients gradients(const GradientContext& context) const override {
+    return context.per_tensor([&](std::size_t position) {
+      const Tensor& operand = context.tensor(position);
+      const auto products = [&](bool is_backward) {
+        return gradient_scan(operand, {.axis = 1,
+                                       .accumulation = Accumulation::SequentialBinary32Product,
+                                       .is_backward = is_backward,
+                                       .is_exclusive = true});
+      };
+      const Tensor others = context.compute("elementwise_mul", {products(false), products(true)});
+      return context.fit(
+          position,
+          context.compute("elementwise_mul", {over_fibres(context.cotangent(), operand.layout()), others}));
     });
   }
 };
@@ -97,11 +121,13 @@ class ExtremumPosition final : public ReductionDefinition {
 
 DefinitionList reduction_definitions() {
   static const ReduceSum reduce_sum;
+  static const ReduceProd reduce_prod;
   static const ReduceExtremum reduce_max("reduce_max");
   static const ReduceExtremum reduce_min("reduce_min");
   static const ExtremumPosition argmax("argmax");
   static const ExtremumPosition argmin("argmin");
-  static const Definition* const list[] = {&reduce_sum, &reduce_max, &reduce_min, &argmax, &argmin};
+  static const Definition* const list[] = {&reduce_sum, &reduce_prod, &reduce_max,
+                                           &reduce_min, &argmax,      &argmin};
   return list;
 }
 

@@ -7,7 +7,9 @@ namespace orlop::inline v0 {
 
 KernelList reference_elementwise_kernels();
 KernelList reference_reduction_kernels();
+KernelList reference_scan_kernels();
 KernelList reference_contraction_kernels();
 KernelList reference_indexing_kernels();
+KernelList reference_ordering_kernels();
 
 }  // namespace orlop::inline v0

@@ -30,6 +30,27 @@ class IntegerSum {
   Int128 sum_ = 0;
 };
 
+class FloatProduct {
+ public:
+  explicit FloatProduct(std::string_view) {}
+  void add(float factor) { product_ *= factor; }
+  [[nodiscard]] float result() const { return product_; }
+
+ private:
+  float product_ = 1;
+};
+
+class IntegerProduct {
+ public:
+  explicit IntegerProduct(std::string_view operation) : operation_(operation) {}
+  void add(std::int32_t factor) { product_ = multiply(product_, factor); }
+  [[nodiscard]] std::int32_t result() const { return checked_product(operation_, product_); }
+
+ private:
+  std::string_view operation_;
+  std::int64_t product_ = 1;
+};
+
 template <class T, bool IsMinimum>
 class Extremum {
  public:
@@ -96,6 +117,13 @@ void reduce_sum(const KernelCall& call) {
     fold_fibres<float, FloatSum<float>>(call);
 }
 
+void reduce_prod(const KernelCall& call) {
+  if (is_float(call))
+    fold_fibres<float, FloatProduct>(call);
+  else
+    fold_fibres<std::int32_t, IntegerProduct>(call);
+}
+
 template <template <class, bool> class Fold, bool IsMinimum>
 void reduce_extremum(const KernelCall& call) {
   if (is_float(call))
@@ -109,6 +137,7 @@ void reduce_extremum(const KernelCall& call) {
 KernelList reference_reduction_kernels() {
   static constexpr KernelEntry list[] = {
       {"reduce_sum", reduce_sum},
+      {"reduce_prod", reduce_prod},
       {"reduce_max", reduce_extremum<Extremum, false>},
       {"reduce_min", reduce_extremum<Extremum, true>},
       {"argmax", reduce_extremum<ExtremumPosition, false>},

@@ -1,0 +1,362 @@
+// CPU sort and topk. Elements become unsigned keys in the wanted order, ascending; a radix sort moves them
+// digit by digit, each digit stably. topk keeps the best so far and passes over blocks in which nothing beats
+// them.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "carriers/cpu/kernels.hpp"
+#include "operation/axis_loops.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+using Key = std::uint32_t;
+using Item = std::uint64_t;  // a key above a position: ascending items are a stable order
+
+constexpr Key greatest_key = 0xFFFFFFFFU;
+constexpr Key sign_bit = 0x80000000U;
+
+/// Both zeros have one key, and all NaNs the greatest one.
+Key ascending_key(float x) {
+  const auto bits = std::bit_cast<Key>(x + 0.0F);  // -0 becomes +0
+  const Key key = bits ^ (static_cast<Key>(-static_cast<std::int32_t>(bits >> 31)) | sign_bit);
+  return x != x ? greatest_key : key;
+}
+Key ascending_key(std::int32_t x) { return static_cast<Key>(x) ^ sign_bit; }
+
+template <bool IsDescending, class T>
+Key key_of(T x) {
+  return IsDescending ? ~ascending_key(x) : ascending_key(x);
+}
+
+/// What has this key: +0 for zeros, and some NaN.
+template <bool IsDescending, class T>
+T element_of(Key key) {
+  if (IsDescending) key = ~key;
+  if constexpr (std::is_same_v<T, float>) {
+    const Key sign = ~key & sign_bit;
+    return std::bit_cast<float>(key ^ (sign != 0 ? greatest_key : sign_bit));
+  } else {
+    return static_cast<std::int32_t>(key ^ sign_bit);
+  }
+}
+
+Item item_of(Key key, Index position) { return Item{key} << 32 | static_cast<Item>(position); }
+std::int32_t position_of(Item item) { return static_cast<std::int32_t>(static_cast<Key>(item)); }
+
+/// Room for the sorts of one call: the keys, and twice the words that move.
+class Scratch {
+ public:
+  explicit Scratch(Index elements)
+      : size_(static_cast<std::size_t>(elements)),
+        keys_(std::make_unique_for_overwrite<Key[]>(size_)),
+        items_(std::make_unique_for_overwrite<Item[]>(2 * size_)) {}
+
+  [[nodiscard]] Key* keys() { return keys_.get(); }
+  /// Both halves, as items or as keys.
+  template <class Word>
+  [[nodiscard]] std::array<Word*, 2> rooms() {
+    return {reinterpret_cast<Word*>(items_.get()), reinterpret_cast<Word*>(items_.get() + size_)};
+  }
+
+ private:
+  std::size_t size_;
+  std::unique_ptr<Key[]> keys_;
+  std::unique_ptr<Item[]> items_;
+};
+
+Key key_in(Item item) { return static_cast<Key>(item >> 32); }
+Key key_in(Key key) { return key; }
+
+/// A stable sort by keys, in digits of 8 bits: `write(place, word)` gets each word, which is `word_of(key,
+/// position)` of an element. Elements are read once: another thread may write them meanwhile. Digits that all
+/// keys share cost no more than their count.
+template <class Word, class KeyAt, class WordOf, class Write>
+void radix_sort(Index size, Scratch& scratch, KeyAt key_at, WordOf word_of, Write write) {
+  constexpr unsigned bits = 8;
+  constexpr unsigned digits = 4;
+  std::array<std::array<Key, 1U << bits>, digits> places{};
+  const auto place_of = [&](unsigned digit, Key key) -> Key& {
+    return places[digit][key >> (digit * bits) & ((1U << bits) - 1)];
+  };
+  Key* const keys = scratch.keys();
+  for (Index i = 0; i < size; ++i) {
+    keys[i] = key_at(i);
+    for (unsigned digit = 0; digit < digits; ++digit) ++place_of(digit, keys[i]);
+  }
+  std::array<unsigned, digits> moving{};
+  unsigned moves = 0;
+  for (unsigned digit = 0; digit < digits; ++digit)
+    if (place_of(digit, keys[0]) != static_cast<Key>(size)) moving[moves++] = digit;
+  if (moves == 0) moving[moves++] = 0;
+  for (unsigned move = 0; move < moves; ++move) {
+    Key sum = 0;
+    for (Key& count : places[moving[move]]) sum += std::exchange(count, sum);
+  }
+  const std::array<Word*, 2> rooms = scratch.rooms<Word>();
+  const auto run = [&](unsigned move, auto word_at) {
+    if (move + 1 == moves) {
+      for (Index i = 0; i < size; ++i) {
+        const Word word = word_at(i);
+        write(place_of(moving[move], key_in(word))++, word);
+      }
+      return;
+    }
+    for (Index i = 0; i < size; ++i) {
+      const Word word = word_at(i);
+      rooms[move % 2][place_of(moving[move], key_in(word))++] = word;
+    }
+  };
+  run(0, [&](Index i) { return word_of(keys[i], i); });
+  for (unsigned move = 1; move < moves; ++move)
+    run(move, [from = rooms[(move - 1) % 2]](Index i) { return from[i]; });
+}
+
+constexpr Index few = 48;  // elements that an insertion sort orders faster
+
+/// The items of `size` elements in order: `write(place, item)` gets each.
+template <bool IsDescending, class T, class Write>
+void sort_items(const T* elements, Index size, Scratch& scratch, Write write) {
+  if (size > few) {
+    radix_sort<Item>(
+        size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); }, item_of, write);
+    return;
+  }
+  std::array<Item, few> items;
+  for (Index i = 0; i < size; ++i) {
+    const Item one = item_of(key_of<IsDescending>(elements[i]), i);
+    Index place = i;
+    for (; place > 0 && items[static_cast<std::size_t>(place - 1)] > one; --place)
+      items[static_cast<std::size_t>(place)] = items[static_cast<std::size_t>(place - 1)];
+    items[static_cast<std::size_t>(place)] = one;
+  }
+  for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), items[static_cast<std::size_t>(i)]);
+}
+
+/// Gives the elements of `sorted` that are zero, or NaN, the bits of those of `elements`, in their order
+/// there.
+template <bool IsDescending>
+void restore_bits(const float* elements, Index size, float* sorted) {
+  const auto equal_to = [=](float x) {
+    return std::equal_range(sorted, sorted + size, x, [](float a, float b) {
+      return key_of<IsDescending>(a) < key_of<IsDescending>(b);
+    });
+  };
+  auto [zero, last_zero] = equal_to(0.0F);
+  auto [nan, last_nan] = equal_to(std::numeric_limits<float>::quiet_NaN());
+  for (Index i = 0; i < size; ++i) {
+    const float x = elements[i];
+    if (x == 0 && zero != last_zero) *zero++ = x;
+    if (x != x && nan != last_nan) *nan++ = x;
+  }
+}
+
+/// Orders elements without their positions: only keys move, and equal keys mean equal bits but for zeros and
+/// NaNs.
+template <bool IsDescending, class T>
+void sort_values(const T* elements, Index size, Scratch& scratch, T* sorted) {
+  if (size <= few)
+    return sort_items<IsDescending>(
+        elements, size, scratch, [=](Key place, Item item) { sorted[place] = elements[position_of(item)]; });
+  radix_sort<Key>(
+      size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); },
+      [](Key key, Index) { return key; },
+      [=](Key place, Key key) { sorted[place] = element_of<IsDescending, T>(key); });
+  if constexpr (std::is_same_v<T, float>) {
+    bool has_several = false;
+    for (Index i = 0; i < size; ++i) has_several |= elements[i] == 0 || elements[i] != elements[i];
+    if (has_several) restore_bits<IsDescending>(elements, size, sorted);
+  }
+}
+
+/// Whether an element of a block may come before `last`, which came earlier.
+template <bool IsDescending, class T>
+bool may_precede(const T* elements, Index size, T last) {
+  if constexpr (std::is_same_v<T, float>)
+    if (last != last) return !IsDescending;  // NaN is the greatest
+  std::uint32_t is_any = 0;
+  for (Index i = 0; i < size; ++i)
+    is_any |= static_cast<std::uint32_t>(IsDescending ? !(elements[i] <= last) : elements[i] < last);
+  return is_any != 0;
+}
+
+/// The first `count` items of `size` elements, in order, to `items`, which has room for `2 * count`.
+template <bool IsDescending, class T>
+void select_items(const T* elements, Index size, Index count, Item* items) {
+  constexpr Index block_size = 128;
+  const Index room = 2 * count;
+  Index kept = 0;
+  Item limit = ~Item{0};  // what comes after it is not among the first
+  T last{};               // its element
+  const auto keep_first = [&] {
+    std::nth_element(items, items + count - 1, items + kept);
+    kept = count;
+    limit = items[count - 1];
+    last = elements[position_of(limit)];
+  };
+  for (Index first = 0; first < size; first += block_size) {
+    const Index end = std::min(first + block_size, size);
+    if (limit != ~Item{0} && !may_precede<IsDescending>(elements + first, end - first, last)) continue;
+    for (Index i = first; i < end; ++i) {
+      const Item item = item_of(key_of<IsDescending>(elements[i]), i);
+      if (item > limit) continue;
+      items[kept++] = item;
+      if (kept == room) keep_first();
+    }
+  }
+  std::nth_element(items, items + count - 1, items + kept);
+  std::sort(items, items + count);
+}
+
+// --- One fibre ------------------------------------------------------------------------------------------
+
+/// What is written of an element.
+enum class Written { values, indices };
+
+template <bool IsDescending, class T, Written What>
+class Order {
+ public:
+  using Result = std::conditional_t<What == Written::values, T, std::int32_t>;
+
+  /// Fibres of `size` elements, of which the first `count` in order are wanted.
+  Order(Index size, Index count)
+      : size_(size),
+        count_(count),
+        is_selecting_(count < size / 8),
+        scratch_(is_selecting_ || size <= few ? 0 : size),
+        selected_(
+            std::make_unique_for_overwrite<Item[]>(static_cast<std::size_t>(is_selecting_ ? 2 * count : 0))) {
+  }
+
+  void operator()(const T* elements, Result* result) {
+    const auto write = [=](Index place, Item item) {
+      if constexpr (What == Written::values)
+        result[place] = elements[position_of(item)];
+      else
+        result[place] = position_of(item);
+    };
+    if (is_selecting_) {
+      select_items<IsDescending>(elements, size_, count_, selected_.get());
+      for (Index i = 0; i < count_; ++i) write(i, selected_[static_cast<std::size_t>(i)]);
+    } else if (What == Written::values && count_ == size_) {
+      if constexpr (What == Written::values) sort_values<IsDescending>(elements, size_, scratch_, result);
+    } else {
+      sort_items<IsDescending>(elements, size_, scratch_, [&](Key place, Item item) {
+        if (place < count_) write(place, item);
+      });
+    }
+  }
+
+ private:
+  Index size_;
+  Index count_;
+  bool is_selecting_;
+  Scratch scratch_;
+  std::unique_ptr<Item[]> selected_;
+};
+
+// --- All fibres -----------------------------------------------------------------------------------------
+
+constexpr Index panel_fibres = 16;                // neighbours that are copied together
+constexpr Index panel_elements = Index{1} << 20;  // of a panel, where that leaves one fibre
+
+/// Neighbouring fibres, each in one piece.
+template <class T>
+class Panel {
+ public:
+  Panel(Index fibres, Index size)
+      : pitch_(size + 16),  // neighbours do not fall on the same cache sets
+        elements_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(fibres * pitch_))) {}
+
+  [[nodiscard]] T* fibre(Index number) { return elements_.get() + number * pitch_; }
+
+ private:
+  Index pitch_;
+  std::unique_ptr<T[]> elements_;
+};
+
+/// Copies `width` neighbouring fibres, the first of which begins at `first`.
+template <class T>
+void read_panel(const AxisLoops& loops, const T* first, Index width, Panel<T>& panel) {
+  const Index next = loops.fibres.step(0);
+  const Index step = loops.along.step(0);
+  Index ordinal = 0;
+  for_each_run(loops.along, 0, loops.along.size, [&](std::span<const Index> offsets, Index count) {
+    const T* const run = first + offsets[0];
+    if (step <= next)
+      for (Index fibre = 0; fibre < width; ++fibre)
+        for (Index i = 0; i < count; ++i) panel.fibre(fibre)[ordinal + i] = run[fibre * next + i * step];
+    else
+      for (Index i = 0; i < count; ++i)
+        for (Index fibre = 0; fibre < width; ++fibre)
+          panel.fibre(fibre)[ordinal + i] = run[fibre * next + i * step];
+    ordinal += count;
+  });
+}
+
+template <bool IsDescending, class T, Written What>
+void order_fibres(const KernelCall& call) {
+  using Ordering = Order<IsDescending, T, What>;
+  using Result = typename Ordering::Result;
+  const AxisLoops loops = axis_loops(call);
+  const StridedLoop& fibres = loops.fibres;
+  const Index size = loops.along.size;
+  const Index count = call.layout.size() / fibres.size;
+  const bool reads_in_place = loops.along.is_contiguous(0);
+  const bool writes_in_place = loops.result_step == 1;
+  const Index together =
+      reads_in_place && writes_in_place ? 1 : std::clamp(panel_elements / size, Index{1}, panel_fibres);
+  Ordering order(size, count);
+  Panel<T> source(reads_in_place ? 0 : together, size);
+  Panel<Result> target(writes_in_place ? 0 : together, count);
+  const auto order_panel = [&](const T* from, Result* to, Index width) {
+    if (!reads_in_place) read_panel(loops, from, width, source);
+    for (Index fibre = 0; fibre < width; ++fibre)
+      order(reads_in_place ? from + fibre * fibres.step(0) : source.fibre(fibre),
+            writes_in_place ? to + fibre * fibres.step(1) : target.fibre(fibre));
+    if (writes_in_place) return;
+    for (Index i = 0; i < count; ++i)
+      for (Index fibre = 0; fibre < width; ++fibre)
+        to[fibre * fibres.step(1) + i * loops.result_step] = target.fibre(fibre)[i];
+  };
+  for_each_run(fibres, 0, fibres.size, [&](std::span<const Index> offsets, Index run) {
+    for (Index first = 0; first < run; first += together)
+      order_panel(reinterpret_cast<const T*>(call.operands[0].data) + offsets[0] + first * fibres.step(0),
+                  reinterpret_cast<Result*>(call.result) + offsets[1] + first * fibres.step(1),
+                  std::min(together, run - first));
+  });
+}
+
+template <class T, Written What>
+void order_elements(const KernelCall& call) {
+  if (call.parameters.is_descending)
+    order_fibres<true, T, What>(call);
+  else
+    order_fibres<false, T, What>(call);
+}
+
+template <Written What>
+void order(const KernelCall& call) {
+  if (call.operands[0].stored == StorageType::float32)
+    order_elements<float, What>(call);
+  else
+    order_elements<std::int32_t, What>(call);
+}
+
+}  // namespace
+
+KernelList cpu_ordering_kernels() {
+  static constexpr KernelEntry list[] = {{"_sort_values", order<Written::values>},
+                                         {"_sort_indices", order<Written::indices>},
+                                         {"_topk_values", order<Written::values>},
+                                         {"_topk_indices", order<Written::indices>}};
+  return list;
+}
+
+}  // namespace orlop::inline v0
