@@ -5,12 +5,16 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "carriers/cpu/kernels.hpp"
 #include "operation/axis_loops.hpp"
+#include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
 
@@ -74,48 +78,95 @@ class Scratch {
 Key key_in(Item item) { return static_cast<Key>(item >> 32); }
 Key key_in(Key key) { return key; }
 
-/// A stable sort by keys, in digits of 8 bits: `write(place, word)` gets each word, which is `word_of(key,
-/// position)` of an element. Elements are read once: another thread may write them meanwhile. Digits that all
-/// keys share cost no more than their count.
+/// The elements of one sort in ranges, each for a thread.
+class Ranges {
+ public:
+  explicit Ranges(Index size)
+      : size_(size), count_(std::clamp(size / parallel_grain, Index{1}, thread_count())) {}
+
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(count_); }
+  /// Calls `body(range, first, last)` for each.
+  template <class Body>
+  void for_each(Body body) const {
+    parallel_for(count_, 1, [&](Index range, Index end) {
+      for (; range < end; ++range)
+        body(static_cast<std::size_t>(range), size_ * range / count_, size_ * (range + 1) / count_);
+    });
+  }
+
+ private:
+  Index size_;
+  Index count_;
+};
+
+/// Writes the keys of all elements. Which of their bits differ.
+template <class KeyAt>
+Key make_keys(const Ranges& ranges, KeyAt key_at, Key* keys) {
+  std::vector<Key> set_somewhere(ranges.count());
+  std::vector<Key> set_everywhere(ranges.count());
+  ranges.for_each([&](std::size_t range, Index first, Index last) {
+    Key somewhere = 0;
+    Key everywhere = ~Key{0};
+    for (Index i = first; i < last; ++i) {
+      const Key key = key_at(i);
+      keys[i] = key;
+      somewhere |= key;
+      everywhere &= key;
+    }
+    set_somewhere[range] = somewhere;
+    set_everywhere[range] = everywhere;
+  });
+  const Key somewhere = std::reduce(set_somewhere.begin(), set_somewhere.end(), Key{0}, std::bit_or());
+  return somewhere & ~std::reduce(set_everywhere.begin(), set_everywhere.end(), ~Key{0}, std::bit_and());
+}
+
+/// A stable sort by keys, in digits of 8 bits, of which only those move words that differ: `write(place,
+/// word)` gets each word, which is `word_of(key, position)` of an element. Elements are read once: another
+/// thread may write them meanwhile.
 template <class Word, class KeyAt, class WordOf, class Write>
 void radix_sort(Index size, Scratch& scratch, KeyAt key_at, WordOf word_of, Write write) {
-  constexpr unsigned bits = 8;
-  constexpr unsigned digits = 4;
-  std::array<std::array<Key, 1U << bits>, digits> places{};
-  const auto place_of = [&](unsigned digit, Key key) -> Key& {
-    return places[digit][key >> (digit * bits) & ((1U << bits) - 1)];
-  };
+  constexpr unsigned digit_bits = 8;
+  constexpr Key mask = (Key{1} << digit_bits) - 1;
+  const Ranges ranges(size);
   Key* const keys = scratch.keys();
-  for (Index i = 0; i < size; ++i) {
-    keys[i] = key_at(i);
-    for (unsigned digit = 0; digit < digits; ++digit) ++place_of(digit, keys[i]);
-  }
-  std::array<unsigned, digits> moving{};
-  unsigned moves = 0;
-  for (unsigned digit = 0; digit < digits; ++digit)
-    if (place_of(digit, keys[0]) != static_cast<Key>(size)) moving[moves++] = digit;
-  if (moves == 0) moving[moves++] = 0;
-  for (unsigned move = 0; move < moves; ++move) {
+  const Key differing = make_keys(ranges, key_at, keys);
+  unsigned digits = 0;
+  std::array<unsigned, 32 / digit_bits> shifts{};
+  for (unsigned shift = 0; shift < 32; shift += digit_bits)
+    if ((differing >> shift & mask) != 0) shifts[digits++] = shift;
+
+  std::vector<std::array<Key, std::size_t{mask} + 1>> places(ranges.count());
+  const auto move = [&](unsigned shift, auto word_at, auto put) {
+    ranges.for_each([&](std::size_t range, Index first, Index last) {
+      auto& counts = places[range];
+      counts.fill(0);
+      for (Index i = first; i < last; ++i) ++counts[key_in(word_at(i)) >> shift & mask];
+    });
     Key sum = 0;
-    for (Key& count : places[moving[move]]) sum += std::exchange(count, sum);
-  }
-  const std::array<Word*, 2> rooms = scratch.rooms<Word>();
-  const auto run = [&](unsigned move, auto word_at) {
-    if (move + 1 == moves) {
-      for (Index i = 0; i < size; ++i) {
+    for (std::size_t digit = 0; digit <= mask; ++digit)
+      for (auto& counts : places) sum += std::exchange(counts[digit], sum);
+    ranges.for_each([&](std::size_t range, Index first, Index last) {
+      auto& next = places[range];
+      for (Index i = first; i < last; ++i) {
         const Word word = word_at(i);
-        write(place_of(moving[move], key_in(word))++, word);
+        put(next[key_in(word) >> shift & mask]++, word);
       }
-      return;
-    }
-    for (Index i = 0; i < size; ++i) {
-      const Word word = word_at(i);
-      rooms[move % 2][place_of(moving[move], key_in(word))++] = word;
-    }
+    });
   };
-  run(0, [&](Index i) { return word_of(keys[i], i); });
-  for (unsigned move = 1; move < moves; ++move)
-    run(move, [from = rooms[(move - 1) % 2]](Index i) { return from[i]; });
+  const std::array<Word*, 2> rooms = scratch.rooms<Word>();
+  const auto made = [&](Index i) { return word_of(keys[i], i); };
+  const auto move_digit = [&](unsigned digit, auto word_at) {
+    if (digit + 1 == digits)
+      move(shifts[digit], word_at, write);
+    else
+      move(shifts[digit], word_at, [to = rooms[digit % 2]](Key place, Word word) { to[place] = word; });
+  };
+  if (digits == 0)
+    for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), made(i));
+  else
+    move_digit(0, made);
+  for (unsigned digit = 1; digit < digits; ++digit)
+    move_digit(digit, [from = rooms[(digit - 1) % 2]](Index i) { return from[i]; });
 }
 
 constexpr Index few = 48;  // elements that an insertion sort orders faster
@@ -264,6 +315,7 @@ class Order {
 // --- All fibres -----------------------------------------------------------------------------------------
 
 constexpr Index panel_fibres = 16;                // neighbours that are copied together
+constexpr Index least_elements = Index{1} << 14;  // that are worth a thread
 constexpr Index panel_elements = Index{1} << 20;  // of a panel, where that leaves one fibre
 
 /// Neighbouring fibres, each in one piece.
@@ -312,10 +364,8 @@ void order_fibres(const KernelCall& call) {
   const bool writes_in_place = loops.result_step == 1;
   const Index together =
       reads_in_place && writes_in_place ? 1 : std::clamp(panel_elements / size, Index{1}, panel_fibres);
-  Ordering order(size, count);
-  Panel<T> source(reads_in_place ? 0 : together, size);
-  Panel<Result> target(writes_in_place ? 0 : together, count);
-  const auto order_panel = [&](const T* from, Result* to, Index width) {
+  const auto order_panel = [&](Ordering& order, Panel<T>& source, Panel<Result>& target, const T* from,
+                               Result* to, Index width) {
     if (!reads_in_place) read_panel(loops, from, width, source);
     for (Index fibre = 0; fibre < width; ++fibre)
       order(reads_in_place ? from + fibre * fibres.step(0) : source.fibre(fibre),
@@ -325,11 +375,18 @@ void order_fibres(const KernelCall& call) {
       for (Index fibre = 0; fibre < width; ++fibre)
         to[fibre * fibres.step(1) + i * loops.result_step] = target.fibre(fibre)[i];
   };
-  for_each_run(fibres, 0, fibres.size, [&](std::span<const Index> offsets, Index run) {
-    for (Index first = 0; first < run; first += together)
-      order_panel(reinterpret_cast<const T*>(call.operands[0].data) + offsets[0] + first * fibres.step(0),
-                  reinterpret_cast<Result*>(call.result) + offsets[1] + first * fibres.step(1),
-                  std::min(together, run - first));
+  const Index grain = std::max(Index{1}, least_elements / size);
+  parallel_for(fibres.size, grain, [&](Index begin, Index end) {
+    Ordering order(size, count);
+    Panel<T> source(reads_in_place ? 0 : together, size);
+    Panel<Result> target(writes_in_place ? 0 : together, count);
+    for_each_run(fibres, begin, end, [&](std::span<const Index> offsets, Index run) {
+      for (Index first = 0; first < run; first += together)
+        order_panel(order, source, target,
+                    reinterpret_cast<const T*>(call.operands[0].data) + offsets[0] + first * fibres.step(0),
+                    reinterpret_cast<Result*>(call.result) + offsets[1] + first * fibres.step(1),
+                    std::min(together, run - first));
+    });
   });
 }
 

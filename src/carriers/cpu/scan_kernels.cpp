@@ -3,6 +3,7 @@
 // lone binary64 sum takes two steps at once.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "carriers/cpu/kernels.hpp"
@@ -10,6 +11,7 @@
 #include "operation/modes.hpp"
 #include "operation/reduction_loops.hpp"
 #include "operation/strided_copy.hpp"
+#include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
 
@@ -131,24 +133,37 @@ class Scan {
 
   /// Whether all that was stored is exact.
   [[nodiscard]] bool run() const {
-    bool is_exact = true;
-    if (extents_.inner < least_width) {
-      const Index fibres = extents_.inner * extents_.outer;
-      Index fibre = 0;
-      for (; fibre + static_cast<Index>(lanes) <= fibres; fibre += static_cast<Index>(lanes))
-        is_exact = scan<lanes>(fibre) && is_exact;
-      for (; fibre < fibres; ++fibre) is_exact = scan<1>(fibre) && is_exact;
-      return is_exact;
-    }
-    for (Index outer = 0; outer < extents_.outer; ++outer)
-      for (Index first = 0; first < extents_.inner; first += row_width)
-        is_exact = scan_rows(outer * extents_.size * extents_.inner + first,
-                             std::min(row_width, extents_.inner - first)) &&
-                   is_exact;
+    std::atomic<bool> is_exact = true;
+    const Index grain = std::max(least_width, parallel_grain / extents_.size);
+    parallel_for(extents_.inner * extents_.outer, grain, [&](Index first, Index last) {
+      const bool is_range_exact =
+          extents_.inner < least_width ? scan_one_by_one(first, last) : scan_side_by_side(first, last);
+      if (!is_range_exact) is_exact = false;
+    });
     return is_exact;
   }
 
  private:
+  /// The fibres `first` … `last - 1`.
+  [[nodiscard]] bool scan_one_by_one(Index first, Index last) const {
+    bool is_exact = true;
+    for (; first + static_cast<Index>(lanes) <= last; first += static_cast<Index>(lanes))
+      is_exact = scan<lanes>(first) && is_exact;
+    for (; first < last; ++first) is_exact = scan<1>(first) && is_exact;
+    return is_exact;
+  }
+
+  [[nodiscard]] bool scan_side_by_side(Index first, Index last) const {
+    bool is_exact = true;
+    while (first < last) {
+      const Index inner = first % extents_.inner;
+      const Index width = std::min({row_width, extents_.inner - inner, last - first});
+      is_exact = scan_rows((first - inner) * extents_.size + inner, width) && is_exact;
+      first += width;
+    }
+    return is_exact;
+  }
+
   /// Number `i` of the axis in the order of the scan.
   [[nodiscard]] Index ordinal(Index i) const { return IsBackward ? extents_.size - 1 - i : i; }
 
@@ -267,25 +282,29 @@ void multiply_all(const KernelCall& call, Stored stored) {
   const StridedLoop reduced = reduction_loops(call, ReducedOrder::ordinal).reduced;
   const auto* const source = reinterpret_cast<const Element*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Element*>(call.result);
-  std::array<typename Rule::Accumulated, row_width> products;
-  const auto multiply_some = [&](const Element* first, Index fibres) {
+  const auto multiply_some = [&](const Element* first, Index fibres, typename Rule::Accumulated* products) {
     if (kept.step(0) == 1 && fibres >= least_width)
-      multiply_rows<Rule>(first, fibres, reduced, products.data());
+      multiply_rows<Rule>(first, fibres, reduced, products);
     else if (fibres == static_cast<Index>(lanes))
-      multiply_fibres<Rule, lanes>(first, kept.step(0), reduced, products.data());
+      multiply_fibres<Rule, lanes>(first, kept.step(0), reduced, products);
     else
       for (Index fibre = 0; fibre < fibres; ++fibre)
-        multiply_fibres<Rule, 1>(first + fibre * kept.step(0), 0, reduced, products.data() + fibre);
+        multiply_fibres<Rule, 1>(first + fibre * kept.step(0), 0, reduced, products + fibre);
   };
-  for_each_run(kept, 0, kept.size, [&](std::span<const Index> offsets, Index count) {
-    const Index together = kept.step(0) == 1 && count >= least_width ? row_width : static_cast<Index>(lanes);
-    for (Index first = 0; first < count; first += together) {
-      const Index fibres = std::min(together, count - first);
-      multiply_some(source + offsets[0] + first * kept.step(0), fibres);
-      for (Index fibre = 0; fibre < fibres; ++fibre)
-        result[offsets[1] + (first + fibre) * kept.step(1)] =
-            stored(products[static_cast<std::size_t>(fibre)]);
-    }
+  const Index grain = std::max(least_width, parallel_grain / reduced.size);
+  parallel_for(kept.size, grain, [&](Index begin, Index end) {
+    std::array<typename Rule::Accumulated, row_width> products;
+    for_each_run(kept, begin, end, [&](std::span<const Index> offsets, Index count) {
+      const Index together =
+          kept.step(0) == 1 && count >= least_width ? row_width : static_cast<Index>(lanes);
+      for (Index first = 0; first < count; first += together) {
+        const Index fibres = std::min(together, count - first);
+        multiply_some(source + offsets[0] + first * kept.step(0), fibres, products.data());
+        for (Index fibre = 0; fibre < fibres; ++fibre)
+          result[offsets[1] + (first + fibre) * kept.step(1)] =
+              stored(products[static_cast<std::size_t>(fibre)]);
+      }
+    });
   });
 }
 
