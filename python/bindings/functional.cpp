@@ -60,6 +60,28 @@ void bind_scatter(nb::module_& module, const char* name, const char* doc) {
       "base"_a, "indices"_a, "updates"_a, "axis"_a, doc);
 }
 
+/// An argument of conv_general; any sequence that is no text counts as a tuple.
+Argument to_convolution_argument(nb::handle value) {
+  const bool is_text =
+      PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyByteArray_Check(value.ptr());
+  if (is_text || try_tensor(value) != nullptr || PySequence_Check(value.ptr()) == 0)
+    return to_argument(value);
+  const nb::object entries = nb::steal(PySequence_Tuple(value.ptr()));
+  if (!entries.is_valid()) throw_python_error();
+  return to_argument(entries);
+}
+
+Tensor bound_conv_general(nb::handle lhs, nb::handle kernel, nb::handle strides, nb::handle padding,
+                          nb::handle lhs_dilation, nb::handle kernel_dilation, nb::handle feature_groups,
+                          nb::handle lhs_dims, nb::handle kernel_dims, nb::handle output_dims) {
+  std::vector<Argument> arguments{to_tensor(lhs, "conv_general", "lhs"),
+                                  to_tensor(kernel, "conv_general", "kernel")};
+  for (const nb::handle value :
+       {strides, padding, lhs_dilation, kernel_dilation, feature_groups, lhs_dims, kernel_dims, output_dims})
+    arguments.push_back(to_convolution_argument(value));
+  return conv_general(arguments);
+}
+
 }  // namespace
 
 void bind_functional(nb::module_& module) {
@@ -123,6 +145,22 @@ void bind_functional(nb::module_& module) {
       },
       "lhs"_a, "rhs"_a, nb::kw_only(), "accumulator_dtype"_a = nb::none(),
       "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
+  module.def(
+      "conv_general", &bound_conv_general, "lhs"_a.none(), "kernel"_a.none(), "strides"_a.none(),
+      "padding"_a.none(), nb::kw_only(), "lhs_dilation"_a = nb::none(), "kernel_dilation"_a = nb::none(),
+      "feature_groups"_a.none() = 1, "lhs_dims"_a = nb::none(), "kernel_dims"_a = nb::none(),
+      "output_dims"_a = nb::none(),
+      "Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, "
+      "spatial...],\n"
+      "both Float32, as [batch, out feature, spatial...] (P67). strides, lhs_dilation and kernel_dilation "
+      "are "
+      "one\n"
+      "positive integer per spatial mode, padding one (low, high). feature_groups divides the features of "
+      "lhs "
+      "and\n"
+      "result. lhs_dims and kernel_dims name the source's mode in each role, output_dims permutes the "
+      "result.\n"
+      "Padding and the holes of lhs_dilation count as zeros. TypeError and ValueError name the parameter.");
   module.def(
       "gather",
       [](nb::handle tensor, nb::handle indices, nb::handle axis) {

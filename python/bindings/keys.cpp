@@ -131,6 +131,21 @@ std::optional<Argument> try_index_list(nb::handle value) {
   return Argument::of(std::move(keys));
 }
 
+std::optional<Argument> try_nested_index_list(nb::handle value) {
+  if (!is_nest(value)) return std::nullopt;
+  std::vector<std::vector<Index>> lists;
+  for (const nb::handle entry : entries_of(value)) {
+    if (!is_nest(entry)) return std::nullopt;
+    std::vector<Index> integers;
+    for (const nb::handle item : entries_of(entry)) {
+      if (!is_integer(item)) return std::nullopt;
+      integers.push_back(clipped(item));
+    }
+    lists.push_back(std::move(integers));
+  }
+  return Argument::of(std::move(lists));
+}
+
 nb::object from_slice_keys(std::span<const SliceKey> keys) {
   const auto bound = [](const std::optional<Index>& value) {
     return value ? nb::object(nb::int_(*value)) : nb::none();

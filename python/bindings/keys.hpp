@@ -14,6 +14,9 @@ void tensor_setitem(const Tensor& tensor, nb::handle key, nb::handle value);
 /// A slice, or a tuple or list of integers and slices, as views take it: SliceKeys, or std::vector<Index>
 /// where all are integers. Nothing for any other value.
 std::optional<Argument> try_index_list(nb::handle value);
+/// A tuple or list of tuples or lists of integers, as std::vector<std::vector<Index>>. Nothing for any other
+/// value.
+std::optional<Argument> try_nested_index_list(nb::handle value);
 /// The tuple of integers and slices that `keys` spell.
 nb::object from_slice_keys(std::span<const SliceKey> keys);
 

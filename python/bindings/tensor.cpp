@@ -37,6 +37,9 @@ Argument to_argument(nb::handle value) {
   if (nb::isinstance<Carrier>(value)) return Argument::of(nb::cast<Ref<Carrier>>(value));
   if (value.is_none()) return Argument::of(nullptr);
   if (auto list = try_index_list(value)) return std::move(*list);
+  if (auto lists = try_nested_index_list(value)) return std::move(*lists);
+  if (PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()))
+    return Argument(Scalar(to_index<ValueError>(value, "operation", "an argument")));
   return Argument::of(PythonValue{nb::borrow(value)});
 }
 
@@ -51,6 +54,7 @@ nb::object from_argument(const Argument& argument) {
   if (const auto* carrier = argument.get<Ref<Carrier>>()) return nb::cast(*carrier);
   if (const auto* keys = argument.get<SliceKeys>()) return from_slice_keys(*keys);
   if (const auto* integers = argument.get<std::vector<Index>>()) return nb::tuple(nb::cast(*integers));
+  if (const auto* lists = argument.get<std::vector<std::vector<Index>>>()) return nb::tuple(nb::cast(*lists));
   return nb::none();
 }
 

@@ -69,6 +69,7 @@ _HOMES = {
         "broadcast_to",
         "ceil",
         "clamp",
+        "conv_general",
         "cumsum",
         "div",
         "einsum",

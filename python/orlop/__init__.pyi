@@ -39,6 +39,7 @@ from orlop._core import broadcast_in_dim as broadcast_in_dim
 from orlop._core import broadcast_to as broadcast_to
 from orlop._core import ceil as ceil
 from orlop._core import clamp as clamp
+from orlop._core import conv_general as conv_general
 from orlop._core import cumsum as cumsum
 from orlop._core import div as div
 from orlop._core import einsum as einsum

@@ -49,8 +49,8 @@ const Definition* find_definition(std::string_view name) {
     std::unordered_map<std::string_view, const Definition*> all;
     for (const DefinitionList family :
          {arithmetic_definitions(), unary_definitions(), activation_definitions(), comparison_definitions(),
-          reduction_definitions(), scan_definitions(), contraction_definitions(), indexing_definitions(),
-          ordering_definitions(), ternary_definitions(), view_definitions()})
+          reduction_definitions(), scan_definitions(), contraction_definitions(), convolution_definitions(),
+          indexing_definitions(), ordering_definitions(), ternary_definitions(), view_definitions()})
       for (const Definition* definition : family) all.emplace(definition->name(), definition);
     return all;
   }();

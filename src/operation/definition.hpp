@@ -98,6 +98,7 @@ DefinitionList comparison_definitions();
 DefinitionList reduction_definitions();
 DefinitionList scan_definitions();
 DefinitionList contraction_definitions();
+DefinitionList convolution_definitions();
 DefinitionList indexing_definitions();
 DefinitionList ordering_definitions();
 DefinitionList ternary_definitions();

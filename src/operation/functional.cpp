@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "operation/convolution.hpp"
 #include "orlop/operation/command.hpp"
 #include "orlop/operation/views.hpp"
 
@@ -88,6 +89,61 @@ Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options) 
   if (!options.accumulator_dtype) return apply_operation("matmul", arguments);
   const OperationExecutionOptions bound("matmul", options.accumulator_dtype.get());
   return apply_operation("matmul", arguments, &bound);
+}
+
+namespace {
+
+/// Whether dims that were given can permute `rank` modes.
+bool can_permute(const Argument& dims, std::size_t rank) {
+  if (dims.get<std::nullptr_t>() != nullptr) return true;
+  const auto* order = dims.get<std::vector<Index>>();
+  return order != nullptr && is_permutation_of_modes(*order, rank);
+}
+
+Tensor permute_by(const Tensor& tensor, const Argument& dims) {
+  const auto* order = dims.get<std::vector<Index>>();
+  return order == nullptr ? tensor : permute(tensor, *order);
+}
+
+Argument to_argument(const std::optional<std::vector<Index>>& integers) {
+  return integers ? Argument::of(*integers) : Argument::of(nullptr);
+}
+
+}  // namespace
+
+Tensor conv_general(std::span<const Argument> arguments) {
+  using namespace convolution_arguments;
+  const bool has_operands = arguments.size() == count && arguments[lhs].tensor() != nullptr &&
+                            arguments[kernel].tensor() != nullptr;
+  const std::size_t rank = has_operands ? arguments[lhs].tensor()->layout().rank() : 0;
+  const auto can_permute_by = [&](std::size_t dims) { return can_permute(arguments[dims], rank); };
+  // What cannot be permuted is for the operation to refuse, in the order of its checks.
+  if (!has_operands || arguments[kernel].tensor()->layout().rank() != rank || !can_permute_by(lhs_dims) ||
+      !can_permute_by(kernel_dims) || !can_permute_by(output_dims))
+    return apply_operation("conv_general", arguments);
+  std::vector<Argument> in_order(arguments.begin(), arguments.end());
+  in_order[lhs] = permute_by(*arguments[lhs].tensor(), arguments[lhs_dims]);
+  in_order[kernel] = permute_by(*arguments[kernel].tensor(), arguments[kernel_dims]);
+  for (const std::size_t dims : {lhs_dims, kernel_dims, output_dims}) in_order[dims] = Argument::of(nullptr);
+  return permute_by(apply_operation("conv_general", in_order), arguments[output_dims]);
+}
+
+Tensor conv_general(const Tensor& lhs, const Tensor& kernel, std::span<const Index> strides,
+                    std::span<const Padding> padding, const ConvolutionOptions& options) {
+  std::vector<std::vector<Index>> pairs;
+  for (const Padding& mode : padding) pairs.push_back({mode.low, mode.high});
+  const std::array<Argument, convolution_arguments::count> arguments{
+      lhs,
+      kernel,
+      Argument::of(std::vector<Index>(strides.begin(), strides.end())),
+      Argument::of(std::move(pairs)),
+      to_argument(options.lhs_dilation),
+      to_argument(options.kernel_dilation),
+      Scalar(options.feature_groups),
+      to_argument(options.lhs_dims),
+      to_argument(options.kernel_dims),
+      to_argument(options.output_dims)};
+  return conv_general(arguments);
 }
 
 Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {

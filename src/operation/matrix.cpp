@@ -7,9 +7,6 @@
 
 namespace orlop::inline v0 {
 
-namespace {
-
-/// The offset of every ordinal of the leaves.
 std::vector<Index> offsets_of(const Leaves& leaves) {
   const std::array strides{leaves.strides};
   const StridedLoop loop = coalesce_strides(leaves.extents, strides);
@@ -20,8 +17,6 @@ std::vector<Index> offsets_of(const Leaves& leaves) {
   });
   return result;
 }
-
-}  // namespace
 
 Matrix::Matrix(const KernelOperand& operand)
     : data_(operand.data),

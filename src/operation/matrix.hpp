@@ -17,6 +17,9 @@ struct MatrixPart {
   [[nodiscard]] Index terms() const noexcept { return last_term - first_term; }
 };
 
+/// The offset of every ordinal of the leaves.
+[[nodiscard]] std::vector<Index> offsets_of(const Leaves& leaves);
+
 class Matrix {
  public:
   explicit Matrix(const KernelOperand& operand);

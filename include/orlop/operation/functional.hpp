@@ -2,8 +2,10 @@
 // domain, value and gradient.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "orlop/operation/operation.hpp"
 
@@ -63,6 +65,27 @@ ORLOP_API Tensor select(const Tensor& condition, const Tensor& on_true, const Te
 ORLOP_API Tensor clamp(const Tensor& tensor, Argument lower, Argument upper);
 /// y[i, j] = Σ_k lhs[i, k] · rhs[j, k] over the second modes of both (P66).
 ORLOP_API Tensor matmul(const Tensor& lhs, const Tensor& rhs, AccumulatorOptions options = {});
+/// Zeros that conv_general sees before and behind a spatial mode of the lhs.
+struct Padding {
+  Index low = 0;
+  Index high = 0;
+};
+struct ConvolutionOptions {
+  std::optional<std::vector<Index>> lhs_dilation{};     ///< one positive step per spatial mode; absent: ones
+  std::optional<std::vector<Index>> kernel_dilation{};  ///< likewise
+  Index feature_groups = 1;                             ///< divides the features of lhs and result
+  std::optional<std::vector<Index>> lhs_dims{};         ///< the lhs' mode in each role; absent: as they are
+  std::optional<std::vector<Index>> kernel_dims{};
+  std::optional<std::vector<Index>> output_dims{};  ///< how the result is permuted
+};
+/// Cross-correlation (P67): lhs [batch, feature, spatial…] with kernel [out feature, in feature, spatial…]
+/// gives [batch, out feature, spatial…]. One stride and one Padding per spatial mode; ValueError. Batch and
+/// feature modes may be nested. Padding and what lhs_dilation puts between elements count as zeros, so an
+/// infinite kernel value gives NaN there.
+ORLOP_API Tensor conv_general(const Tensor& lhs, const Tensor& kernel, std::span<const Index> strides,
+                              std::span<const Padding> padding, const ConvolutionOptions& options = {});
+/// The same from the ten arguments that `forward` takes; here the dims do permute.
+ORLOP_API Tensor conv_general(std::span<const Argument> arguments);
 /// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its
 /// place.
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);

@@ -4,8 +4,10 @@
 // passed, and the result's storage exists. It never decides a dtype, a shape, an alias or a gradient.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -25,12 +27,36 @@ struct KernelOperand {
   const Layout* layout;
 };
 
+/// One spatial mode of conv_general. Kernel position k of result position r lies over lhs position
+/// (r · stride + k · kernel_dilation - low) / lhs_dilation; where that is no position of the lhs is a hole.
+struct ConvolutionMode {
+  Index lhs, kernel, result;  ///< extents
+  Index stride, low, lhs_dilation, kernel_dilation;
+};
+
+/// What a kernel of conv_general adds up (P67).
+enum class ConvolutionSum {
+  result,           ///< of lhs and kernel; a hole contributes 0.0 · kernel
+  lhs_gradient,     ///< of cotangent and kernel; a hole contributes nothing
+  kernel_gradient,  ///< of lhs and cotangent; a hole contributes 0.0 · cotangent
+};
+
+/// The parameters of conv_general.
+struct Convolution {
+  ConvolutionSum sum = ConvolutionSum::result;
+  Index feature_groups = 1;
+  std::vector<ConvolutionMode> modes;
+  /// For each operand the mode in each role: batch and feature, or kernel's out and in feature, then spatial.
+  std::array<std::vector<std::size_t>, 2> roles;
+};
+
 /// Integers that belong to a call: the axis of a gather, the number of kept leaves of a reduction, and alike.
 struct KernelParameters {
   Index axis = 0;
-  bool is_descending = false;  ///< an order: from the greatest to the least
-  bool is_backward = false;    ///< a scan: from the last ordinal to the first
-  bool is_exclusive = false;   ///< a scan: without the element itself
+  bool is_descending = false;                        ///< an order: from the greatest to the least
+  bool is_backward = false;                          ///< a scan: from the last ordinal to the first
+  bool is_exclusive = false;                         ///< a scan: without the element itself
+  std::shared_ptr<const Convolution> convolution{};  ///< of conv_general only
 };
 
 struct KernelCall {

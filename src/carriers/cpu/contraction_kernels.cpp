@@ -1,88 +1,32 @@
 // CPU matmul: BLAS where the operands lie as it wants them, otherwise on packed copies; exact integers and
 // the Float64 accumulator in blocks of doubles.
-#include <cblas.h>
-
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <vector>
 
+#include "carriers/cpu/blas.hpp"
 #include "carriers/cpu/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
-#include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
-/// BLAS keeps to the calling thread: its own pool would compete with ours.
-void use_one_blas_thread() {
-  static const bool is_done = [] {
-    scipy_openblas_set_num_threads(1);
-    return true;
-  }();
-  (void)is_done;
-}
-
-// BLAS counts in 32 bits; longer matrices are multiplied in parts.
-constexpr Index max_part = Index{1} << 30;
-
-/// Element (row, term) lies at `data[row + leading * term]`, or if transposed at `data[leading * row +
-/// term]`.
-template <class T>
-struct BlasMatrix {
-  const T* data;
-  Index rows;
-  Index terms;
-  Index leading;
-  bool is_transposed;
-
-  [[nodiscard]] const T* at(Index row, Index term) const {
-    return data + (is_transposed ? row * leading + term : row + term * leading);
-  }
-  /// The distance between the terms of one row.
-  [[nodiscard]] Index term_step() const { return is_transposed ? 1 : leading; }
-};
-
-/// The operand as BLAS reads it, or nothing where its layout does not fit.
-std::optional<BlasMatrix<float>> in_place(const KernelOperand& operand) {
-  if (operand.stored != StorageType::float32) return std::nullopt;
-  const auto loop_of = [&](std::size_t mode) {
-    const Leaves leaves = leaves_of_modes(*operand.layout, mode, mode + 1);
-    const std::array strides{leaves.strides};
-    return coalesce_strides(leaves.extents, strides);
-  };
-  const StridedLoop rows = loop_of(0);
-  const StridedLoop terms = loop_of(1);
-  if (rows.rank() > 1 || terms.rank() > 1) return std::nullopt;
-  const auto* const data = reinterpret_cast<const float*>(operand.data);
-  // One row or one term has no step of its own; then the least leading dimension will do.
-  const auto try_order = [&](const StridedLoop& inner, const StridedLoop& outer,
-                             bool is_transposed) -> std::optional<BlasMatrix<float>> {
-    const Index leading = outer.size == 1 ? inner.size : outer.step(0);
-    const bool fits = (inner.size == 1 || inner.step(0) == 1) && leading >= inner.size &&
-                      leading <= std::numeric_limits<blasint>::max();
-    if (!fits) return std::nullopt;
-    return BlasMatrix<float>{data, rows.size, terms.size, leading, is_transposed};
-  };
-  if (const auto matrix = try_order(rows, terms, false)) return matrix;
-  return try_order(terms, rows, true);
-}
-
 /// The operand as BLAS reads it, from a copy where its layout does not fit.
 class BlasOperand {
  public:
   explicit BlasOperand(const KernelOperand& operand) {
-    if (const auto matrix = in_place(operand)) {
-      matrix_ = *matrix;
-      return;
-    }
-    const Index rows = leaves_of_modes(*operand.layout, 0, 1).size();
-    const Index terms = leaves_of_modes(*operand.layout, 1, 2).size();
+    const Leaves row_leaves = leaves_of_modes(*operand.layout, 0, 1);
+    const Leaves term_leaves = leaves_of_modes(*operand.layout, 1, 2);
+    if (operand.stored == StorageType::float32)
+      if (const auto matrix = blas_matrix(operand.data, row_leaves, term_leaves)) {
+        matrix_ = *matrix;
+        return;
+      }
+    const Index rows = row_leaves.size();
+    const Index terms = term_leaves.size();
     packed_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(rows * terms));
     if (operand.stored == StorageType::float32) {
       copy_strided(operand.data, *operand.layout, reinterpret_cast<std::byte*>(packed_.get()),
@@ -100,54 +44,10 @@ class BlasOperand {
   BlasMatrix<float> matrix_{};
 };
 
-blasint to_blas(Index number) { return static_cast<blasint>(number); }
-CBLAS_TRANSPOSE transposition(bool is_transposed) { return is_transposed ? CblasTrans : CblasNoTrans; }
-
-void gemm(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float beta, float* c, Index leading) {
-  scipy_cblas_sgemm(CblasColMajor, transposition(a.is_transposed), transposition(!b.is_transposed),
-                    to_blas(a.rows), to_blas(b.rows), to_blas(a.terms), 1.0F, a.data, to_blas(a.leading),
-                    b.data, to_blas(b.leading), beta, c, to_blas(leading));
-}
-
-void gemm(const BlasMatrix<double>& a, const BlasMatrix<double>& b, double beta, double* c, Index leading) {
-  scipy_cblas_dgemm(CblasColMajor, transposition(a.is_transposed), transposition(!b.is_transposed),
-                    to_blas(a.rows), to_blas(b.rows), to_blas(a.terms), 1.0, a.data, to_blas(a.leading),
-                    b.data, to_blas(b.leading), beta, c, to_blas(leading));
-}
-
-/// c = a · row, where `row` has one row.
-void gemv(const BlasMatrix<float>& a, const BlasMatrix<float>& row, float beta, float* c) {
-  const auto columns = a.is_transposed ? std::pair(a.terms, a.rows) : std::pair(a.rows, a.terms);
-  scipy_cblas_sgemv(CblasColMajor, transposition(a.is_transposed), to_blas(columns.first),
-                    to_blas(columns.second), 1.0F, a.data, to_blas(a.leading), row.data,
-                    to_blas(row.term_step()), beta, c, 1);
-}
-
-/// c[i + a.rows * j] = Σ_k a[i, k] · b[j, k].
-void multiply(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float* c) {
-  for (Index i = 0; i < a.rows; i += max_part)
-    for (Index j = 0; j < b.rows; j += max_part)
-      for (Index k = 0; k < a.terms; k += max_part) {
-        const Index terms = std::min(max_part, a.terms - k);
-        const BlasMatrix<float> left{a.at(i, k), std::min(max_part, a.rows - i), terms, a.leading,
-                                     a.is_transposed};
-        const BlasMatrix<float> right{b.at(j, k), std::min(max_part, b.rows - j), terms, b.leading,
-                                      b.is_transposed};
-        float* const part = c + i + j * a.rows;
-        const float beta = k == 0 ? 0.0F : 1.0F;
-        if (right.rows == 1)
-          gemv(left, right, beta, part);
-        else if (left.rows == 1 && a.rows == 1)
-          gemv(right, left, beta, part);
-        else
-          gemm(left, right, beta, part, a.rows);
-      }
-}
-
 void matmul_float(const KernelCall& call) {
   const BlasOperand lhs(call.operands[0]);
   const BlasOperand rhs(call.operands[1]);
-  multiply(lhs.matrix(), rhs.matrix(), reinterpret_cast<float*>(call.result));
+  multiply(lhs.matrix(), rhs.matrix(), 0.0F, reinterpret_cast<float*>(call.result), lhs.matrix().rows);
 }
 
 // --- In blocks of doubles
@@ -204,7 +104,8 @@ class ProductBlock {
 
   void add_products(const std::vector<BlasMatrix<double>>& a, const std::vector<BlasMatrix<double>>& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
-      for (std::size_t j = 0; j < b.size(); ++j) gemm(a[i], b[j], 1.0, sums_.data() + (i + j) * size_, rows_);
+      for (std::size_t j = 0; j < b.size(); ++j)
+        multiply(a[i], b[j], 1.0, sums_.data() + (i + j) * size_, rows_);
   }
   [[nodiscard]] std::size_t size() const { return size_; }
   /// The sum of weight one; the only one where operands are whole.

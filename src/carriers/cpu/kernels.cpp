@@ -6,8 +6,9 @@
 namespace orlop::inline v0 {
 
 const KernelTable& cpu_kernels() {
-  static const KernelTable table{cpu_elementwise_kernels(), cpu_reduction_kernels(), cpu_scan_kernels(),
-                                 cpu_contraction_kernels(), cpu_indexing_kernels(),  cpu_ordering_kernels()};
+  static const KernelTable table{cpu_elementwise_kernels(), cpu_reduction_kernels(),   cpu_scan_kernels(),
+                                 cpu_contraction_kernels(), cpu_convolution_kernels(), cpu_indexing_kernels(),
+                                 cpu_ordering_kernels()};
   return table;
 }
 

@@ -9,6 +9,7 @@ KernelList reference_elementwise_kernels();
 KernelList reference_reduction_kernels();
 KernelList reference_scan_kernels();
 KernelList reference_contraction_kernels();
+KernelList reference_convolution_kernels();
 KernelList reference_indexing_kernels();
 KernelList reference_ordering_kernels();
 

@@ -1,0 +1,529 @@
+// CPU conv_general and its adjoint sums: what lies under the windows is copied into columns, block by block,
+// and BLAS multiplies them. Blocks write to different places and do not depend on each other.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "carriers/cpu/blas.hpp"
+#include "carriers/cpu/kernels.hpp"
+#include "operation/convolution.hpp"
+#include "operation/matrix.hpp"
+#include "operation/strided_copy.hpp"
+#include "orlop/base/checked.hpp"
+#include "orlop/layout/iteration.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+// Floats in the buffers of one block: columns that stay in the second cache, copies of an operand and of
+// products that may leave it.
+constexpr Index most_columns = Index{1} << 18;
+constexpr Index most_copied = Index{1} << 20;
+constexpr Index most_batch = 16;  // entries that are copied together: a cache line where they are neighbours
+
+/// Memory that grows to what a block needs.
+class Buffer {
+ public:
+  float* reserve(Index size) {
+    if (size > size_) {
+      memory_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(size));
+      size_ = size;
+    }
+    return memory_.get();
+  }
+
+ private:
+  std::unique_ptr<float[]> memory_;
+  Index size_ = 0;
+};
+
+/// Half-open.
+struct Range {
+  Index first, last;
+  [[nodiscard]] Index size() const noexcept { return last - first; }
+};
+
+/// An operand with batch, feature and spatial modes in memory. Element i of a feature-fastest copy of some of
+/// it lies as the layout of the copy says.
+class Field {
+ public:
+  Field(const KernelOperand& operand, std::span<const std::size_t> roles)
+      : layout_(operand.layout->select(roles)),
+        data_(reinterpret_cast<const float*>(operand.data)),
+        batch_(offsets_of(leaves_of_modes(layout_, 0, 1))) {
+    const Leaves batch = leaves_of_modes(layout_, 0, 1);
+    const std::array strides{batch.strides};
+    const StridedLoop loop = coalesce_strides(batch.extents, strides);
+    if (loop.rank() <= 1) batch_step_ = loop.step(0);
+  }
+  Field(const Field&) = delete;
+  Field& operator=(const Field&) = delete;
+
+  [[nodiscard]] Index batch() const { return static_cast<Index>(batch_.size()); }
+  [[nodiscard]] Index features() const { return feature_leaves().size(); }
+  [[nodiscard]] Leaves feature_leaves() const { return leaves_of_modes(layout_, 1, 2); }
+  [[nodiscard]] Leaves spatial_leaves() const { return leaves_of_modes(layout_, 2, layout_.rank()); }
+  [[nodiscard]] const float* entry(Index b) const { return data_ + batch_[static_cast<std::size_t>(b)]; }
+  /// Neighbouring features are neighbours in memory.
+  [[nodiscard]] bool is_feature_fastest() const {
+    const Leaves features = feature_leaves();
+    const std::array strides{features.strides};
+    const StridedLoop loop = coalesce_strides(features.extents, strides);
+    return loop.is_contiguous(0);
+  }
+
+  /// Copies a box of positions of some batch entries: features fastest, then the positions, then the entries.
+  const float* copy(const Range& entries, std::span<const Range> box, Buffer& buffer) const {
+    const Leaves features = feature_leaves();
+    std::vector<Index> extents(features.extents.begin(), features.extents.end());
+    std::vector<Index> strides(features.strides.begin(), features.strides.end());
+    Index offset = 0;
+    for (std::size_t i = 0; i < box.size(); ++i) {
+      if (box[i].size() == 0) return buffer.reserve(1);  // nothing but holes
+      extents.push_back(box[i].size());
+      strides.push_back(spatial_leaves().strides[i]);
+      offset += box[i].first * strides.back();
+    }
+    const bool together = batch_step_.has_value();
+    extents.push_back(together ? entries.size() : 1);
+    strides.push_back(batch_step_.value_or(0));
+    const Layout source(Shape::flat(extents), Stride::flat(strides));
+    const Layout target = Layout::canonical(source.shape());
+    const Index copies = together ? 1 : entries.size();
+    float* const copied = buffer.reserve(checked_multiply(target.size(), copies, "conv_general"));
+    for (Index i = 0; i < copies; ++i)
+      copy_strided(reinterpret_cast<const std::byte*>(entry(entries.first + i) + offset), source,
+                   reinterpret_cast<std::byte*>(copied + i * target.size()), target, sizeof(float));
+    return copied;
+  }
+
+ private:
+  Layout layout_;
+  const float* data_;
+  std::vector<Index> batch_;  // offset of every entry
+  std::optional<Index> batch_step_;
+};
+
+/// Features-fastest values of one batch entry: position p of spatial mode i lies `p * steps[i]` further.
+struct Image {
+  const float* data;
+  std::span<const Index> steps;
+};
+
+/// The windows over one image: what lies under each as a column, in features fastest, then taps.
+class Windows {
+ public:
+  Windows(std::vector<Window> windows, Index features) : windows_(std::move(windows)), features_(features) {
+    for (std::size_t mode = 0; mode < windows_.size(); ++mode)
+      if (windows_[mode].positions > 1 || windows_[mode].taps > 1) moving_.push_back(mode);
+  }
+
+  [[nodiscard]] std::span<const Window> modes() const { return windows_; }
+  [[nodiscard]] Index taps() const {
+    Index taps = 1;
+    for (const Window& window : windows_) taps *= window.taps;
+    return taps;
+  }
+  [[nodiscard]] Index column_size() const { return features_ * taps(); }
+
+  /// Writes the columns of the positions `first` … `first + count - 1`.
+  void fill(const Image& image, Index first, Index count, float* columns) const {
+    const Columns writer(*this, image);
+    std::vector<Index> at(moving_.size());
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const Index positions = windows_[moving_[i]].positions;
+      at[i] = first % positions;
+      first /= positions;
+    }
+    for (Index column = 0; column < count; ++column) {
+      columns = writer.write(at, columns);
+      for (std::size_t i = 0; i < at.size() && ++at[i] == windows_[moving_[i]].positions; ++i) at[i] = 0;
+    }
+  }
+
+ private:
+  /// Writes columns over one image.
+  class Columns {
+   public:
+    Columns(const Windows& windows, const Image& image) : data_(image.data), features_(windows.features_) {
+      Index size = features_;
+      for (std::size_t mode = 0, next = 0; mode < windows.windows_.size(); ++mode) {
+        const Window& window = windows.windows_[mode];
+        if (next < windows.moving_.size() && windows.moving_[next] == mode) {
+          modes_.push_back({window, image.steps[mode], size});
+          size *= window.taps;
+          ++next;
+        } else if (window(0, 0) == Window::hole) {
+          is_hole_ = true;
+        } else {
+          data_ += window(0, 0) * image.steps[mode];
+        }
+      }
+      size_ = size;
+    }
+    float* write(std::span<const Index> at, float* out) const {
+      return is_hole_ ? zeros(out, size_) : write(data_, at, out);
+    }
+
+   private:
+    struct Mode {
+      Window window;
+      Index step;
+      Index size;  // of what lies under one tap
+    };
+    static float* zeros(float* out, Index count) { return std::fill_n(out, count, 0.0F); }
+    static float* values(float* out, const float* from, Index count) {
+      std::memcpy(out, from, static_cast<std::size_t>(count) * sizeof(float));
+      return out + count;
+    }
+    /// What lies under all taps of the modes that `at` speaks of.
+    float* write(const float* from, std::span<const Index> at, float* out) const {
+      if (at.empty()) return values(out, from, features_);
+      const Mode& mode = modes_[at.size() - 1];
+      const Window& window = mode.window;
+      if (at.size() == 1 && window.divisor == 1 && window.tap_step == 1 && mode.step == features_)
+        return write_neighbours(from, at[0] * window.step + window.origin, mode, out);
+      for (Index tap = 0; tap < window.taps; ++tap) {
+        const Index source = window(at.back(), tap);
+        out = source == Window::hole ? zeros(out, mode.size)
+                                     : write(from + source * mode.step, at.first(at.size() - 1), out);
+      }
+      return out;
+    }
+    /// The taps lie over neighbouring positions from `start` on.
+    float* write_neighbours(const float* from, Index start, const Mode& mode, float* out) const {
+      const Index before = std::clamp(-start, Index{0}, mode.window.taps);
+      const Index after = std::clamp(mode.window.source - start, before, mode.window.taps);
+      out = zeros(out, before * features_);
+      if (before < after)
+        out = values(out, from + (start + before) * features_, (after - before) * features_);
+      return zeros(out, (mode.window.taps - after) * features_);
+    }
+
+    const float* data_;
+    Index features_;
+    Index size_ = 0;
+    bool is_hole_ = false;
+    std::vector<Mode> modes_;
+  };
+
+  std::vector<Window> windows_;
+  std::vector<std::size_t> moving_;  // modes with more than one position or tap
+  Index features_;
+};
+
+/// Neighbouring positions that make a box: all of the first modes, some of one, one of each further.
+struct Block {
+  Index first, count;
+  std::vector<Range> box;
+};
+
+/// Calls `body(block)` for blocks of about `most` positions that make up all of them.
+template <class Body>
+void for_each_block(std::span<const Window> windows, Index most, Body body) {
+  Block block{0, 1, {}};
+  std::size_t cut = 0;
+  for (; cut < windows.size() && block.count * windows[cut].positions <= most; ++cut) {
+    block.count *= windows[cut].positions;
+    block.box.push_back({0, windows[cut].positions});
+  }
+  const Index whole = block.count;
+  const Index length = cut < windows.size() ? std::max<Index>(most / whole, 1) : 1;
+  Index total = 1;
+  for (const Window& window : windows) total *= window.positions;
+  block.box.resize(windows.size());
+  while (block.first < total) {
+    Index rest = block.first / whole;
+    for (std::size_t mode = cut; mode < windows.size(); ++mode) {
+      const Index at = rest % windows[mode].positions;
+      rest /= windows[mode].positions;
+      block.box[mode] = {at, mode == cut ? std::min(at + length, windows[mode].positions) : at + 1};
+    }
+    block.count = whole * (cut < windows.size() ? block.box[cut].size() : 1);
+    body(block);
+    block.first += block.count;
+  }
+}
+
+/// The source positions that the windows of a block reach, holes left out.
+std::vector<Range> reached(std::span<const Window> windows, std::span<const Range> box) {
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const Window& window = windows[i];
+    const Index from = box[i].first * window.step + window.origin;
+    const Index to = (box[i].last - 1) * window.step + window.origin + (window.taps - 1) * window.tap_step;
+    const Index first = from <= 0 ? 0 : (from - 1) / window.divisor + 1;
+    const Index last = to < 0 ? 0 : std::min(to / window.divisor + 1, window.source);
+    ranges.push_back({std::min(first, last), last});
+  }
+  return ranges;
+}
+
+/// The positions of a field as windows of one tap.
+std::vector<Window> every_position(const Field& field) {
+  std::vector<Window> windows;
+  for (const Index extent : field.spatial_leaves().extents)
+    windows.push_back({extent, 1, 1, 1, 0, 1, extent});
+  return windows;
+}
+
+/// The images of some batch entries over the part of a field that a block needs: in place where its features
+/// are neighbours, otherwise copied.
+class Images {
+ public:
+  Images(const Field& field, std::span<const Window> windows)
+      : field_(field), windows_(windows), is_in_place_(field.is_feature_fastest()) {
+    const auto strides = field.spatial_leaves().strides;
+    steps_.assign(strides.begin(), strides.end());
+  }
+  void load(const Block& block, const Range& entries) {
+    entries_ = entries;
+    if (is_in_place_) return;
+    const std::vector<Range> box = reached(windows_, block.box);
+    copied_ = field_.copy(entries, box, buffer_);
+    size_ = field_.features();
+    origin_ = 0;
+    for (std::size_t i = 0; i < box.size(); ++i) {
+      steps_[i] = size_;
+      origin_ += box[i].first * size_;
+      size_ *= box[i].size();
+    }
+  }
+  [[nodiscard]] bool is_in_place() const { return is_in_place_; }
+  [[nodiscard]] Image image(Index entry) const {
+    if (is_in_place_) return {field_.entry(entry), steps_};
+    return {copied_ + (entry - entries_.first) * size_ - origin_, steps_};
+  }
+
+ private:
+  const Field& field_;
+  std::span<const Window> windows_;
+  bool is_in_place_;
+  std::vector<Index> steps_;
+  Range entries_{0, 0};
+  Buffer buffer_;
+  const float* copied_ = nullptr;
+  Index size_ = 0;    // of one entry
+  Index origin_ = 0;  // where the copy would start if it began at position 0
+};
+
+/// How many positions a block may have: what it copies of the field, and `products` more per position and
+/// entry, fit the buffer.
+Index block_positions(const Images& images, const Field& field, std::span<const Window> windows,
+                      Index entries, Index products) {
+  double each = static_cast<double>(products);
+  if (!images.is_in_place()) {
+    double copied = static_cast<double>(field.features());
+    for (const Window& window : windows)
+      copied *= std::max(1.0, static_cast<double>(window.step) / static_cast<double>(window.divisor));
+    each = std::max(each, copied);
+  }
+  const double most = static_cast<double>(most_copied) / (each * static_cast<double>(entries));
+  return static_cast<Index>(std::clamp(most, 1.0, static_cast<double>(most_copied)));
+}
+
+/// result[b, o, p] = Σ matrix[o, k] · column[b, p][k] group by group, for all windows over a field.
+class Correlation {
+ public:
+  /// `matrices[group]` has the rows o and the terms k.
+  Correlation(const Field& field, std::vector<Window> windows, std::vector<BlasMatrix<float>> matrices)
+      : field_(field),
+        windows_(std::move(windows), field.features() / static_cast<Index>(matrices.size())),
+        matrices_(std::move(matrices)),
+        rows_(matrices_.front().rows * static_cast<Index>(matrices_.size())) {}
+
+  void run(float* result) const {
+    Images images(field_, windows_.modes());
+    const Index batch = field_.batch();
+    const Index together = std::min(batch, most_batch);
+    const Index most = block_positions(images, field_, windows_.modes(), together, batch == 1 ? 1 : rows_);
+    Buffer columns, products;
+    for_each_block(windows_.modes(), most, [&](const Block& block) {
+      for (Index b = 0; b < batch; b += together) {
+        const Range entries{b, std::min(b + together, batch)};
+        images.load(block, entries);
+        float* const target = result + b + batch * rows_ * block.first;
+        if (batch == 1) {
+          multiply_columns(images.image(b), block, columns, target);
+          continue;
+        }
+        const Index size = rows_ * block.count;
+        float* const parts = products.reserve(size * entries.size());
+        for (Index entry = b; entry < entries.last; ++entry)
+          multiply_columns(images.image(entry), block, columns, parts + (entry - b) * size);
+        const Shape shape = Shape::flat(std::array{entries.size(), rows_, block.count});
+        copy_strided(reinterpret_cast<const std::byte*>(parts),
+                     Layout(shape, Stride::flat(std::array{size, Index{1}, rows_})),
+                     reinterpret_cast<std::byte*>(target),
+                     Layout(shape, Stride::flat(std::array{Index{1}, batch, batch * rows_})), sizeof(float));
+      }
+    });
+  }
+
+ private:
+  /// products[o + rows · p] for the positions of a block.
+  void multiply_columns(const Image& image, const Block& block, Buffer& buffer, float* products) const {
+    const Index size = windows_.column_size();
+    const Index most = std::max<Index>(most_columns / size, 1);
+    float* const columns = buffer.reserve(size * std::min(most, block.count));
+    Index first_row = 0;
+    const float* features = image.data;
+    for (const BlasMatrix<float>& matrix : matrices_) {
+      for (Index i = 0; i < block.count; i += most) {
+        const Index count = std::min(most, block.count - i);
+        windows_.fill({features, image.steps}, block.first + i, count, columns);
+        multiply(matrix, {columns, count, size, size, true}, 0.0F, products + first_row + rows_ * i, rows_);
+      }
+      first_row += matrix.rows;
+      features += size / windows_.taps();
+    }
+  }
+
+  const Field& field_;
+  Windows windows_;
+  std::vector<BlasMatrix<float>> matrices_;
+  Index rows_;  // of all groups
+};
+
+/// The kernel with its out features as rows, and in features and taps as terms.
+class KernelMatrix {
+ public:
+  KernelMatrix(const KernelOperand& operand, std::span<const std::size_t> roles) {
+    const Layout layout = operand.layout->select(roles);
+    const Leaves rows = leaves_of_modes(layout, 0, 1);
+    const Leaves terms = leaves_of_modes(layout, 1, layout.rank());
+    if (const auto matrix = blas_matrix(operand.data, rows, terms)) {
+      matrix_ = *matrix;
+      return;
+    }
+    copy_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(layout.size()));
+    copy_strided(operand.data, layout, reinterpret_cast<std::byte*>(copy_.get()),
+                 Layout::canonical(layout.shape()), sizeof(float));
+    matrix_ = {copy_.get(), rows.size(), terms.size(), rows.size(), false};
+  }
+  [[nodiscard]] std::vector<BlasMatrix<float>> by_group(Index groups) const {
+    std::vector<BlasMatrix<float>> matrices;
+    const Index rows = matrix_.rows / groups;
+    for (Index group = 0; group < groups; ++group) matrices.push_back(matrix_.some_rows(group * rows, rows));
+    return matrices;
+  }
+
+ private:
+  std::unique_ptr<float[]> copy_;
+  BlasMatrix<float> matrix_{};
+};
+
+void sum_results(const KernelCall& call, const Convolution& convolution) {
+  const Field lhs(call.operands[0], convolution.roles[0]);
+  const KernelMatrix kernel(call.operands[1], convolution.roles[1]);
+  Correlation(lhs, windows_of(convolution, window_over_lhs), kernel.by_group(convolution.feature_groups))
+      .run(reinterpret_cast<float*>(call.result));
+}
+
+/// The kernel with its in features as rows, and out features and taps as terms, the last tap first.
+class TurnedKernel {
+ public:
+  TurnedKernel(const KernelOperand& operand, std::span<const std::size_t> roles, Index groups)
+      : groups_(groups) {
+    std::vector<std::size_t> modes(roles.begin(), roles.end());
+    std::swap(modes[0], modes[1]);
+    const Layout layout = operand.layout->select(modes);
+    in_ = leaves_of_modes(layout, 0, 1).size();
+    const Index out = leaves_of_modes(layout, 1, 2).size();
+    block_ = in_ * (out / groups);  // of one tap and group
+    const Index taps = layout.size() / (in_ * out);
+    std::vector<float> kernel(static_cast<std::size_t>(layout.size()));
+    copy_strided(operand.data, layout, reinterpret_cast<std::byte*>(kernel.data()),
+                 Layout::canonical(layout.shape()), sizeof(float));
+    turned_.resize(kernel.size());
+    terms_ = out / groups * taps;
+    for (Index tap = 0; tap < taps; ++tap)
+      for (Index group = 0; group < groups; ++group)
+        std::copy_n(kernel.data() + (tap * groups + group) * block_, block_,
+                    turned_.data() + (group * taps + taps - 1 - tap) * block_);
+  }
+  [[nodiscard]] bool is_finite() const {
+    return std::all_of(turned_.begin(), turned_.end(), [](float value) { return std::isfinite(value); });
+  }
+  [[nodiscard]] std::vector<BlasMatrix<float>> by_group() const {
+    std::vector<BlasMatrix<float>> matrices;
+    for (Index group = 0; group < groups_; ++group)
+      matrices.push_back({turned_.data() + group * in_ * terms_, in_, terms_, in_, false});
+    return matrices;
+  }
+
+ private:
+  Index groups_, in_, block_, terms_;
+  std::vector<float> turned_;
+};
+
+void sum_lhs_gradient(const KernelCall& call, const Convolution& convolution) {
+  const TurnedKernel kernel(call.operands[1], convolution.roles[1], convolution.feature_groups);
+  // A hole must add nothing: as a zero in the columns it does, unless it meets an infinity or NaN.
+  if (!kernel.is_finite()) return reference_kernels().find("conv_general")(call);
+  const Field cotangent(call.operands[0], convolution.roles[0]);
+  Correlation(cotangent, windows_of(convolution, window_over_result), kernel.by_group())
+      .run(reinterpret_cast<float*>(call.result));
+}
+
+/// result[o, k] = Σ cotangent[b, o, p] · column[b, p][k], entry by entry and block by block.
+void sum_kernel_gradient(const KernelCall& call, const Convolution& convolution) {
+  const Field lhs(call.operands[0], convolution.roles[0]);
+  const Field cotangent(call.operands[1], convolution.roles[1]);
+  const Index groups = convolution.feature_groups;
+  const Index in = lhs.features() / groups;
+  const Index rows = cotangent.features();
+  const Windows windows(windows_of(convolution, window_over_lhs), in);
+  const std::vector<Window> places = every_position(cotangent);
+  Images lhs_images(lhs, windows.modes());
+  const Index size = windows.column_size();
+  const Index together = std::min(lhs.batch(), most_batch);
+  const Index most = std::min(block_positions(lhs_images, lhs, windows.modes(), together, rows),
+                              std::max<Index>(most_columns / size, 1));
+  auto* const result = reinterpret_cast<float*>(call.result);
+  Buffer columns, copied;
+  float beta = 0.0F;
+  for_each_block(windows.modes(), most, [&](const Block& block) {
+    for (Index first = 0; first < lhs.batch(); first += together) {
+      const Range entries{first, std::min(first + together, lhs.batch())};
+      lhs_images.load(block, entries);
+      const float* g = cotangent.copy(entries, reached(places, block.box), copied);
+      float* const filled = columns.reserve(size * block.count);
+      for (Index b = first; b < entries.last; ++b, g += rows * block.count, beta = 1.0F) {
+        const Image image = lhs_images.image(b);
+        for (Index group = 0; group < groups; ++group) {
+          windows.fill({image.data + group * in, image.steps}, block.first, block.count, filled);
+          const BlasMatrix<float> all_rows{g, rows, block.count, rows, false};
+          const Index row = group * (rows / groups);
+          multiply(all_rows.some_rows(row, rows / groups), {filled, size, block.count, size, false}, beta,
+                   result + row, rows);
+        }
+      }
+    }
+  });
+}
+
+void conv_general(const KernelCall& call) {
+  use_one_blas_thread();
+  const Convolution& convolution = *call.parameters.convolution;
+  switch (convolution.sum) {
+    case ConvolutionSum::result:
+      return sum_results(call, convolution);
+    case ConvolutionSum::lhs_gradient:
+      return sum_lhs_gradient(call, convolution);
+    case ConvolutionSum::kernel_gradient:
+      return sum_kernel_gradient(call, convolution);
+  }
+}
+
+}  // namespace
+
+KernelList cpu_convolution_kernels() {
+  static constexpr KernelEntry list[] = {{"conv_general", conv_general}};
+  return list;
+}
+
+}  // namespace orlop::inline v0
