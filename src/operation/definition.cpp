@@ -6,6 +6,8 @@
 
 #include "operation/gradient.hpp"
 #include "operation/plan_table.hpp"
+#include "orlop/base/blocking.hpp"
+#include "orlop/base/parallel.hpp"
 #include "orlop/storage/normalize.hpp"
 
 namespace orlop::inline v0 {
@@ -89,6 +91,22 @@ class KernelInputs {
   }
 
   [[nodiscard]] std::span<const KernelOperand> operands() const { return {operands_.data(), count_}; }
+  /// Of the largest operand.
+  [[nodiscard]] Index most_elements() const { return most_elements_; }
+
+  /// Keeps the operands valid even where another thread releases their carriers; false where that is not
+  /// possible.
+  bool hold(std::span<const Argument> arguments) {
+    std::size_t held = 0;
+    for (const Argument& argument : arguments) {
+      const Tensor* tensor = argument.tensor();
+      if (tensor == nullptr || tensor->carrier()->host_data() == nullptr) continue;  // a copy
+      if (held == max_operands) return false;
+      held_[held] = tensor->carrier()->host_memory();
+      if (!held_[held++]) return false;
+    }
+    return true;
+  }
 
  private:
   void add(const Argument& argument, StorageType computed) {
@@ -96,6 +114,7 @@ class KernelInputs {
     operand.computed = computed;
     if (const Tensor* tensor = argument.tensor()) {
       const DType& dtype = tensor->carrier()->dtype();
+      most_elements_ = std::max(most_elements_, tensor->layout().size());
       operand.stored = dtype.storage_type();
       operand.layout = &tensor->layout();
       if (const std::byte* data = tensor->carrier()->host_data()) {
@@ -121,6 +140,8 @@ class KernelInputs {
   std::size_t count_ = 0;
   alignas(std::int32_t) std::array<std::array<std::byte, 4>, max_operands> scalars_{};
   std::array<std::vector<std::byte>, max_operands> copies_;
+  std::array<std::shared_ptr<const void>, max_operands> held_;
+  Index most_elements_ = 0;
 };
 
 const OperationPlan& resolve_plan(const OperationSpec& spec, std::span<const Argument> arguments,
@@ -169,20 +190,27 @@ const OperationPlan* plan_of_call(std::string_view name, std::span<const Argumen
 Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
                   std::span<const Argument> arguments, const Resolution& resolution) {
   Carrier& prototype = *first_tensor(arguments).carrier();
-  const KernelInputs inputs(arguments, plan);
+  KernelInputs inputs(arguments, plan);
   definition.check_values(arguments, inputs.operands());
   const Index slots = resolution.layout.cosize();
   Ref<Carrier> carrier = prototype.allocate_like(slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
   Kernel kernel = table != nullptr ? definition.kernel(*table) : nullptr;
   if (kernel == nullptr) kernel = reference_kernels().find(definition.name());
-  if (std::byte* data = carrier->host_data()) {
-    kernel({plan, inputs.operands(), data, resolution.layout, resolution.parameters});
-  } else {
-    std::vector<std::byte> result(slots_to_bytes(plan.output, slots));
-    kernel({plan, inputs.operands(), result.data(), resolution.layout, resolution.parameters});
-    carrier->write_span(0, slots, result.data());
+  std::vector<std::byte> staged;
+  std::byte* result = carrier->host_data();
+  if (result == nullptr) {
+    staged.resize(slots_to_bytes(plan.output, slots));
+    result = staged.data();
   }
+  {
+    // Whoever may not wait for this kernel goes on meanwhile (P46).
+    std::optional<BlockingScope> others_run;
+    const bool is_long = std::max(slots, inputs.most_elements()) >= 2 * parallel_grain;
+    if (is_long && inputs.hold(arguments)) others_run.emplace();
+    kernel({plan, inputs.operands(), result, resolution.layout, resolution.parameters});
+  }
+  if (!staged.empty()) carrier->write_span(0, slots, result);
   return Tensor::trusted(std::move(carrier), 0, resolution.layout);
 }
 

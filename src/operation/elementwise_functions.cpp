@@ -6,6 +6,7 @@
 #include "operation/elementwise_unit.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/plan_table.hpp"
+#include "operation/processor.hpp"
 #include "orlop/base/error.hpp"
 
 namespace orlop::inline v0 {
@@ -17,20 +18,6 @@ const ElementwiseFunction* elementwise_table();
 namespace x86_64_v4 {
 const ElementwiseFunction* elementwise_table();
 }
-
-namespace {
-
-// By the features that came last: not every compiler takes the levels themselves.
-bool is_x86_64_v3() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-}
-bool is_x86_64_v4() {
-  return is_x86_64_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
-}  // namespace
 #endif
 
 ElementwiseFunctions baseline_elementwise_functions() { return baseline::table; }
@@ -38,9 +25,10 @@ ElementwiseFunctions baseline_elementwise_functions() { return baseline::table; 
 ElementwiseFunctions native_elementwise_functions() {
   const ElementwiseFunction* table = baseline::table;
 #if defined(__x86_64__)
-  if (is_x86_64_v4())
+  const Processor processor = native_processor();
+  if (processor == Processor::x86_64_v4)
     table = x86_64_v4::elementwise_table();
-  else if (is_x86_64_v3())
+  else if (processor == Processor::x86_64_v3)
     table = x86_64_v3::elementwise_table();
 #endif
   return {table, std::size(baseline::table)};

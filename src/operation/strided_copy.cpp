@@ -1,12 +1,17 @@
-// Strided copies: whole runs at once where both sides are contiguous, in tiles where each side is contiguous
+// Strided copies: whole runs at once where both sides are contiguous, in blocks where each side is contiguous
 // along another mode, otherwise slot by slot.
 #include "operation/strided_copy.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
 
+#include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
@@ -64,11 +69,11 @@ void copy_slot(const std::byte* from, std::byte* to) {
 }
 
 template <class Slot>
-void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop) {
+void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop, Index first, Index last) {
   const Index from_step = loop.rank() == 0 ? 0 : loop.stride(0, from_side);
   const Index to_step = loop.rank() == 0 ? 0 : loop.stride(0, to_side);
   constexpr Index bytes = sizeof(Slot);
-  for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run(loop, first, last, [&](std::span<const Index> offsets, Index count) {
     const std::byte* source = from + offsets[from_side] * bytes;
     std::byte* target = to + offsets[to_side] * bytes;
     if (from_step == 1 && to_step == 1) {
@@ -79,12 +84,6 @@ void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop) {
       copy_slot<Slot>(source + i * from_step * bytes, target + i * to_step * bytes);
   });
 }
-
-/// Two modes of a copy: the target is dense along rows, the source along columns. Strides in bytes.
-struct Plane {
-  Index rows, row_from, row_to;
-  Index columns, column_from, column_to;
-};
 
 using Four [[gnu::vector_size(16)]] = std::uint32_t;
 
@@ -109,35 +108,63 @@ void transpose_four(const std::byte* from, Index from_stride, std::byte* to, Ind
   std::memcpy(to + 3 * to_stride, &d, sizeof d);
 }
 
-/// One tile, small enough that the lines of both sides stay in the first cache.
-template <class Slot>
-void copy_tile(const std::byte* from, std::byte* to, const Plane& plane, Index rows, Index columns) {
-  constexpr Index bytes = sizeof(Slot);
-  Index dense_rows = 0;
-  Index dense_columns = 0;
-  if (bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes) {
-    dense_rows = rows - rows % 4;
-    dense_columns = columns - columns % 4;
-    for (Index j = 0; j < dense_columns; j += 4)
-      for (Index i = 0; i < dense_rows; i += 4)
-        transpose_four(from + i * plane.row_from + j * bytes, plane.row_from,
-                       to + i * bytes + j * plane.column_to, plane.column_to);
+/// A transposed block of 16 × 16 slots of 4 bytes: every line of both sides is read or written whole, once.
+/// The result is not read soon if `streams`: then it need not pass through the caches.
+void transpose_sixteen(const std::byte* from, Index from_stride, std::byte* to, Index to_stride,
+                       [[maybe_unused]] bool streams) {
+  constexpr Index slot = sizeof(std::uint32_t);
+  constexpr Index line = 16 * slot;
+  alignas(64) std::array<std::byte, 16 * line> lines;
+  for (Index row = 0; row < 16; ++row) std::memcpy(lines.data() + row * line, from + row * from_stride, line);
+#if defined(__SSE2__)
+  if (streams && reinterpret_cast<std::uintptr_t>(to) % 16 == 0 && to_stride % 16 == 0) {
+    alignas(64) std::array<std::byte, 4 * line> out;
+    for (Index column = 0; column < 16; column += 4) {
+      for (Index row = 0; row < 16; row += 4)
+        transpose_four(lines.data() + row * line + column * slot, line, out.data() + row * slot, line);
+      for (Index i = 0; i < 4; ++i)
+        for (Index part = 0; part < line; part += 16)
+          _mm_stream_si128(reinterpret_cast<__m128i*>(to + (column + i) * to_stride + part),
+                           _mm_load_si128(reinterpret_cast<const __m128i*>(out.data() + i * line + part)));
+    }
+    return;
   }
-  for (Index j = 0; j < columns; ++j)
-    for (Index i = j < dense_columns ? dense_rows : 0; i < rows; ++i)
-      copy_slot<Slot>(from + i * plane.row_from + j * plane.column_from,
-                      to + i * plane.row_to + j * plane.column_to);
+#endif
+  for (Index column = 0; column < 16; column += 4)
+    for (Index row = 0; row < 16; row += 4)
+      transpose_four(lines.data() + row * line + column * slot, line, to + row * slot + column * to_stride,
+                     to_stride);
 }
 
+/// Slot by slot: what is not dense, and the edges of what is.
 template <class Slot>
-void copy_plane(const std::byte* from, std::byte* to, const Plane& plane) {
-  constexpr Index tile_rows = 16;
-  constexpr Index tile_columns = 64;
-  for (Index j = 0; j < plane.columns; j += tile_columns)
-    for (Index i = 0; i < plane.rows; i += tile_rows)
-      copy_tile<Slot>(from + i * plane.row_from + j * plane.column_from,
-                      to + i * plane.row_to + j * plane.column_to, plane, std::min(tile_rows, plane.rows - i),
-                      std::min(tile_columns, plane.columns - j));
+void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index first_row, Index last_row,
+                 Index first_column, Index last_column) {
+  for (Index column = first_column; column < last_column; ++column)
+    for (Index row = first_row; row < last_row; ++row)
+      copy_slot<Slot>(from + row * plane.row_from + column * plane.column_from,
+                      to + row * plane.row_to + column * plane.column_to);
+}
+
+/// A few rows at a time, along all columns: that is the order of the source.
+template <class Slot>
+void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams = false) {
+  constexpr Index side = 16;
+  constexpr Index bytes = sizeof(Slot);
+  const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
+  const Index whole_columns = is_dense ? plane.columns - plane.columns % side : 0;
+  for (Index row = 0; row < plane.rows; row += side) {
+    const Index end = std::min(row + side, plane.rows);
+    Index column = 0;
+    if (end == row + side)
+      for (; column < whole_columns; column += side)
+        transpose_sixteen(from + row * plane.row_from + column * bytes, plane.row_from,
+                          to + row * bytes + column * plane.column_to, plane.column_to, streams);
+    copy_corner<Slot>(from, to, plane, row, end, column, plane.columns);
+  }
+#if defined(__SSE2__)
+  if (streams) _mm_sfence();  // before another thread hears that the slots are there
+#endif
 }
 
 /// The mode along which the source is denser than along mode 0, or 0. Short modes gain nothing from tiles.
@@ -156,7 +183,8 @@ template <class Slot>
 void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
   const std::size_t column = column_mode(loop);
   if (column == 0) {
-    copy_runs<Slot>(from, to, loop);
+    parallel_for(loop.size, parallel_grain,
+                 [&](Index first, Index last) { copy_runs<Slot>(from, to, loop, first, last); });
     return;
   }
   constexpr Index bytes = sizeof(Slot);
@@ -167,16 +195,34 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
   for (std::size_t mode = 1; mode < loop.rank(); ++mode)
     if (mode != column)
       add_mode(planes, loop.extents[mode], loop.stride(mode, from_side), loop.stride(mode, to_side));
-  const Index from_step = planes.rank() == 0 ? 0 : planes.stride(0, from_side);
-  const Index to_step = planes.rank() == 0 ? 0 : planes.stride(0, to_side);
-  for_each_run(planes, 0, planes.size, [&](std::span<const Index> offsets, Index count) {
-    for (Index i = 0; i < count; ++i)
-      copy_plane<Slot>(from + (offsets[from_side] + i * from_step) * bytes,
-                       to + (offsets[to_side] + i * to_step) * bytes, plane);
-  });
+  constexpr Index many_bytes = Index{8} << 20;  // more than a core's own caches hold
+  const bool streams = loop.size * bytes >= many_bytes;
+  // Threads share the rows of all planes, a few neighbouring ones at a time.
+  constexpr Index group = 64;
+  const Index groups = (plane.rows - 1) / group + 1;
+  parallel_for(groups * planes.size, std::max<Index>(parallel_grain / (group * plane.columns), 1),
+               [&](Index first, Index last) {
+                 for (; first < last; ++first) {
+                   const Index row = first % groups * group;
+                   Plane part = plane;
+                   part.rows = std::min(group, plane.rows - row);
+                   for_each_run(
+                       planes, first / groups, first / groups + 1, [&](std::span<const Index> at, Index) {
+                         copy_rows<Slot>(from + at[from_side] * bytes + row * plane.row_from,
+                                         to + at[to_side] * bytes + row * plane.row_to, part, streams);
+                       });
+                 }
+               });
 }
 
 }  // namespace
+
+void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes) {
+  if (slot_bytes == 1)
+    copy_rows<std::uint8_t>(from, to, plane);
+  else
+    copy_rows<std::uint32_t>(from, to, plane);
+}
 
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,
                   Index slot_bytes) {
@@ -184,8 +230,8 @@ void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* t
   StridedLoop loop = coalesce_together(to_layout.extents(), layouts);
   if (loop.rank() > 1) {
     if (!to_layout.is_injective()) {  // the last ordinal of a shared slot has to be the last
-      if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop);
-      return copy_runs<std::uint32_t>(from, to, loop);
+      if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop, 0, loop.size);
+      return copy_runs<std::uint32_t>(from, to, loop, 0, loop.size);
     }
     loop = in_target_order(loop);
   }

@@ -12,4 +12,14 @@ namespace orlop::inline v0 {
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,
                   Index slot_bytes);
 
+/// Two modes of a copy, strides in bytes.
+struct Plane {
+  Index rows, row_from, row_to;
+  Index columns, column_from, column_to;
+};
+
+/// Copies a plane of slots; fastest where the target is dense along rows and the source along
+/// columns.
+void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes);
+
 }  // namespace orlop::inline v0

@@ -1,21 +1,17 @@
 // Host memory: allocation and slot access.
 #include "orlop/storage/host_carrier.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include "orlop/storage/normalize.hpp"
+#include "storage/host_memory.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
 constexpr std::size_t cache_line = 64;
-constexpr std::size_t many_pages = std::size_t{4} << 20;
 
 std::size_t bytes_for(CarrierClass carrier_class, const DType& dtype, Index size) {
   const auto slot = dtype.slot_bytes();
@@ -24,37 +20,18 @@ std::size_t bytes_for(CarrierClass carrier_class, const DType& dtype, Index size
   return static_cast<std::size_t>(size * slot);
 }
 
-/// Large storage comes in huge pages where the system has them: its first use faults once in 2 MiB, not in 4
-/// KiB.
-void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
-#ifdef MADV_HUGEPAGE
-  if (bytes < many_pages) return;
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
-  static_cast<void>(
-      madvise(static_cast<std::byte*>(memory) + skipped, bytes - skipped, MADV_HUGEPAGE));  // a hint
-#endif
-}
-
 }  // namespace
-
-void HostCarrier::Free::operator()(void* memory) const noexcept { std::free(memory); }
 
 HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype,
                          bool empty)
     : Carrier(carrier_class), dtype_(&dtype), data_(small_.data()), size_(size), is_mutable_(is_mutable) {
   const std::size_t bytes = bytes_for(carrier_class, dtype, size);
   if (bytes <= small_.size()) return;
-  // calloc leaves large zero pages to the kernel; the slack aligns the slots to a cache line.
-  const std::size_t room = bytes + cache_line - 1;
-  owned_.reset(empty ? std::malloc(room) : std::calloc(room, 1));
+  owned_ = allocate_host_memory(bytes, !empty);
   if (!owned_)
     raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", dtype.name(), ": ", bytes,
                        " bytes");
-  prefer_huge_pages(owned_.get(), room);
-  void* aligned = owned_.get();
-  std::size_t space = room;
-  data_ = static_cast<std::byte*>(std::align(cache_line, bytes, aligned, space));
+  data_ = owned_.get();
 }
 
 HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable,
@@ -70,6 +47,11 @@ HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, std::byte* exte
 }
 
 HostCarrier::~HostCarrier() = default;
+
+std::shared_ptr<const void> HostCarrier::host_memory() const noexcept {
+  if (data_ == small_.data()) return {std::shared_ptr<void>(), data_};  // stays as long as the carrier
+  return owned_;
+}
 
 Scalar HostCarrier::get_value(Index index) const {
   check_readable(index);

@@ -89,6 +89,8 @@ class ORLOP_API Carrier : public Object {
   virtual void write_span(Index first, Index count, const void* in);
   /// The slots in host memory, or null when they are not simply there.
   [[nodiscard]] virtual std::byte* host_data() const noexcept { return nullptr; }
+  /// What keeps `host_data()` valid even if the carrier is released meanwhile, or null where nothing does.
+  [[nodiscard]] virtual std::shared_ptr<const void> host_memory() const noexcept { return nullptr; }
   /// The kernels that compute on this carrier's host memory, or null.
   [[nodiscard]] virtual const KernelTable* kernel_table() const noexcept { return nullptr; }
   /// Whether a None in `new_like` values stands for zero.

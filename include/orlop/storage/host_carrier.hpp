@@ -23,6 +23,7 @@ class ORLOP_API HostCarrier : public Carrier {
   void write_span(Index first, Index count, const void* in) override;
   /// Null where wrapped memory is not aligned to its slots: then spans are the way in and out.
   [[nodiscard]] std::byte* host_data() const noexcept override { return is_aligned_ ? data_ : nullptr; }
+  [[nodiscard]] std::shared_ptr<const void> host_memory() const noexcept override;
 
  protected:
   /// Owns `size` slots, zero unless `empty`. MemoryError with the numbers where there is no room.
@@ -38,17 +39,13 @@ class ORLOP_API HostCarrier : public Carrier {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
  private:
-  struct Free {
-    void operator()(void* memory) const noexcept;
-  };
-
   alignas(16) std::array<std::byte, 32> small_{};  // saves one-element results a trip to the heap
   const DType* dtype_;
   std::byte* data_;
   Index size_;
   bool is_mutable_;
   bool is_aligned_ = true;
-  std::unique_ptr<void, Free> owned_;
+  std::shared_ptr<std::byte> owned_;
 };
 
 }  // namespace orlop::inline v0

@@ -1,11 +1,13 @@
-// Elementwise CPU kernels: blocks of consecutive elements through the vectorized functions of this processor.
+// Elementwise CPU kernels: blocks of consecutive elements through the vectorized functions of this processor,
+// on several threads where there are many.
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "carriers/cpu/kernels.hpp"
 #include "operation/elementwise_functions.hpp"
+#include "operation/strided_copy.hpp"
+#include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
@@ -13,7 +15,33 @@ namespace orlop::inline v0 {
 namespace {
 
 constexpr Index block_size = 1024;  // elements: a result and three operands stay in the first-level cache
+constexpr Index tile_size = 4096;   // elements of a tile
 constexpr std::size_t max_operands = 3;
+using Elements = std::array<const std::byte*, max_operands>;
+
+/// `count` elements from `source` on, `step` apart, side by side.
+template <class Stored, class Computed>
+void gather(const std::byte* source, Index step, Index count, std::byte* target) {
+  const auto* const stored = reinterpret_cast<const Stored*>(source);
+  auto* const computed = reinterpret_cast<Computed*>(target);
+  if (step == 0)
+    std::fill_n(computed, count, static_cast<Computed>(*stored));
+  else if (step == 1)
+    std::copy_n(stored, count, computed);
+  else
+    for (Index i = 0; i < count; ++i) computed[i] = static_cast<Computed>(stored[i * step]);
+}
+
+/// The same in the type that the operand is computed in.
+void gather(const KernelOperand& operand, Index offset, Index step, Index count, std::byte* target) {
+  const std::byte* const source = operand.data + offset * slot_bytes(operand.stored);
+  if (is_converted(operand))
+    gather<std::int32_t, float>(source, step, count, target);
+  else if (slot_bytes(operand.stored) == 4)
+    gather<std::uint32_t, std::uint32_t>(source, step, count, target);
+  else
+    gather<std::uint8_t, std::uint8_t>(source, step, count, target);
+}
 
 /// An operand as consecutive slots in ordinal order, block after block: in place where they lie like that
 /// already, otherwise gathered, and converted, into a buffer.
@@ -40,42 +68,28 @@ class Stream {
   const std::byte* block(Index first, Index count) {
     if (way_ == Way::in_place) return operand_->data + first * slot_bytes_;
     if (way_ == Way::repeated) return buffer_.data() + first % period_ * slot_bytes_;
-    gather(first, count);
+    gather_block(first, count);
     return buffer_.data();
   }
+
+  /// Whether blocks cost more than their elements.
+  [[nodiscard]] bool is_gathered() const { return way_ == Way::gathered; }
 
  private:
   enum class Way : std::uint8_t { in_place, repeated, gathered };
 
-  void gather(Index first, Index count) {
-    if (is_converted(*operand_))
-      copy<std::int32_t, float>(first, count);
-    else if (slot_bytes_ == 4)
-      copy<std::uint32_t, std::uint32_t>(first, count);
-    else
-      copy<std::uint8_t, std::uint8_t>(first, count);
-  }
-
-  template <class Stored, class Computed>
-  void copy(Index first, Index count) {
-    auto* target = reinterpret_cast<Computed*>(buffer_.data());
-    const Index step = loop_.rank() == 0 ? 0 : loop_.stride(0, 0);
+  void gather_block(Index first, Index count) {
+    std::byte* target = buffer_.data();
+    const Index step = loop_.step(0);
     for_each_run(loop_, first, first + count, [&](std::span<const Index> offsets, Index run) {
-      const Stored* source = reinterpret_cast<const Stored*>(operand_->data) + offsets[0];
-      if (step == 0) {
-        std::fill_n(target, run, static_cast<Computed>(*source));
-      } else if (step == 1) {
-        std::copy_n(source, run, target);
-      } else {
-        for (Index i = 0; i < run; ++i) target[i] = static_cast<Computed>(source[i * step]);
-      }
-      target += run;
+      gather(*operand_, offsets[0], step, run, target);
+      target += run * slot_bytes_;
     });
   }
 
   /// One period, then copies of it.
   void repeat(Index count) {
-    gather(0, std::min(period_, count));
+    gather_block(0, std::min(period_, count));
     for (Index filled = period_; filled < count; filled *= 2)
       std::memcpy(buffer_.data() + filled * slot_bytes_, buffer_.data(),
                   static_cast<std::size_t>(std::min(filled, count - filled) * slot_bytes_));
@@ -92,7 +106,7 @@ class Stream {
 /// The one-element call, where every step counts.
 void compute_one(const KernelCall& call, BlockFunction block) {
   std::array<float, max_operands> converted;
-  std::array<const std::byte*, max_operands> elements;
+  Elements elements;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     elements[i] = call.operands[i].data;
     if (!is_converted(call.operands[i])) continue;
@@ -104,32 +118,164 @@ void compute_one(const KernelCall& call, BlockFunction block) {
 }
 
 /// Finds the element of a block that has no result.
-[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, Index first,
-                         std::array<const std::byte*, max_operands> elements) {
+[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, Index first, Elements elements) {
+  std::array<std::byte, sizeof(std::int32_t)> slot;
   for (Index ordinal = first;; ++ordinal) {
-    const ElementFault fault = block(1, call.result, elements.data());
+    const ElementFault fault = block(1, slot.data(), elements.data());
     if (fault != ElementFault::none) raise_fault(call, fault, ordinal);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
 }
 
+/// Computes the elements from ordinal `first` on. The result's layout is canonical: its slots follow the
+/// ordinals.
+void compute(const KernelCall& call, BlockFunction block, Index first, Index count,
+             const Elements& elements) {
+  std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
+  if (block(count, slots, elements.data()) != ElementFault::none) refuse(call, block, first, elements);
+}
+
+using Streams = std::array<Stream, max_operands>;
+
+/// Blocks of consecutive ordinals.
+void compute_blocks(const KernelCall& call, BlockFunction block, Streams& streams, Index first, Index last) {
+  Elements elements;
+  for (; first < last; first += block_size) {
+    const Index count = std::min(block_size, last - first);
+    for (std::size_t i = 0; i < call.operands.size(); ++i) elements[i] = streams[i].block(first, count);
+    compute(call, block, first, count, elements);
+  }
+}
+
+/// The call as one loop nest of the result and its operands, cut into tiles of two modes: rows along the
+/// first one, columns along the one in which some operand lies denser. Every operand is read line by line
+/// that way, in whichever order it lies.
+class Tiles {
+ public:
+  Tiles(const KernelCall& call, BlockFunction block) : call_(call), block_(block) {
+    std::array<const Layout*, 1 + max_operands> layouts{&call.layout};
+    for (std::size_t i = 0; i < call.operands.size(); ++i) layouts[1 + i] = call.operands[i].layout;
+    loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
+    if (loop_.rank() < 2) return;
+    column_mode_ = 1;
+    bool is_transposed = false;
+    for (std::size_t i = 1; i < loop_.operands; ++i)
+      for (std::size_t mode = 1; mode < loop_.rank(); ++mode)
+        if (loop_.extents[mode] >= 4 && loop_.stride(mode, i) > 0 &&
+            loop_.stride(mode, i) < loop_.stride(0, i)) {
+          column_mode_ = mode;
+          is_transposed = true;
+        }
+    const Index rows = loop_.extents[0];
+    const Index columns = loop_.extents[column_mode_];
+    // Transposed: whole lines of the source along a few rows, so that its order is kept.
+    tile_rows_ = std::min(rows, is_transposed ? std::max(1024 / columns, Index{64}) : tile_size);
+    tile_columns_ = std::min(columns, is_transposed ? Index{16} : tile_size / tile_rows_);
+    row_tiles_ = (rows - 1) / tile_rows_ + 1;
+    column_tiles_ = (columns - 1) / tile_columns_ + 1;
+    planes_ = loop_.size / rows / columns;
+  }
+
+  /// Whether rows are long enough to be worth it.
+  [[nodiscard]] bool is_useful() const { return loop_.rank() >= 2 && loop_.extents[0] >= 32; }
+  [[nodiscard]] Index count() const { return row_tiles_ * column_tiles_ * planes_; }
+  /// How many are worth a thread.
+  [[nodiscard]] Index grain() const { return parallel_grain / (tile_rows_ * tile_columns_); }
+
+  void compute_tiles(Index first, Index last) const {
+    Buffers buffers;  // unwritten until they are needed
+    for (Index tile = first; tile < last; ++tile) {
+      const Index row = tile / column_tiles_ % row_tiles_ * tile_rows_;
+      const Index column = tile % column_tiles_ * tile_columns_;
+      compute_tile(tile / (row_tiles_ * column_tiles_), row, column, buffers);
+    }
+  }
+
+ private:
+  struct alignas(64) Buffer : std::array<std::byte, sizeof(float) * tile_size> {};
+  using Buffers = std::array<Buffer, max_operands>;
+
+  void compute_tile(Index plane, Index row, Index column, Buffers& buffers) const {
+    const Index rows = std::min(tile_rows_, loop_.extents[0] - row);
+    const Index columns = std::min(tile_columns_, loop_.extents[column_mode_] - column);
+    std::array<Index, 1 + max_operands> offsets;
+    for (std::size_t i = 0; i < loop_.operands; ++i)
+      offsets[i] = row * loop_.stride(0, i) + column * loop_.stride(column_mode_, i);
+    for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
+      if (mode == column_mode_) continue;
+      for (std::size_t i = 0; i < loop_.operands; ++i)
+        offsets[i] += plane % loop_.extents[mode] * loop_.stride(mode, i);
+      plane /= loop_.extents[mode];
+    }
+    Elements elements;
+    std::array<Index, max_operands> column_bytes{};
+    for (std::size_t i = 0; i < call_.operands.size(); ++i)
+      elements[i] = open(i, offsets[1 + i], rows, columns, buffers[i].data(), column_bytes[i]);
+    for (Index j = 0; j < columns; ++j) {
+      compute(call_, block_, offsets[0] + j * loop_.stride(column_mode_, 0), rows, elements);
+      for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += column_bytes[i];
+    }
+  }
+
+  /// The operand's part of a tile, rows side by side: in place or in the buffer. Columns are `column_bytes`
+  /// apart.
+  const std::byte* open(std::size_t number, Index offset, Index rows, Index columns, std::byte* buffer,
+                        Index& column_bytes) const {
+    const KernelOperand& operand = call_.operands[number];
+    const Index bytes = slot_bytes(operand.computed);
+    const Index row_step = loop_.stride(0, 1 + number);
+    const Index column_step = loop_.stride(column_mode_, 1 + number);
+    column_bytes = column_step * bytes;
+    if (row_step == 1 && !is_converted(operand)) return operand.data + offset * bytes;
+    if (column_step == 0) columns = 1;  // one column stands for all of them
+    column_bytes = column_step == 0 ? 0 : rows * bytes;
+    if (row_step > 1 && !is_converted(operand)) {
+      copy_plane(operand.data + offset * bytes, buffer,
+                 {rows, row_step * bytes, bytes, columns, column_step * bytes, column_bytes}, bytes);
+    } else {
+      for (Index j = 0; j < columns; ++j)
+        gather(operand, offset + j * column_step, row_step, rows, buffer + j * column_bytes);
+    }
+    return buffer;
+  }
+
+  const KernelCall& call_;
+  BlockFunction block_;
+  StridedLoop loop_;  // operands: the result, then those of the call
+  std::size_t column_mode_ = 0;
+  Index tile_rows_ = 0, tile_columns_ = 0;
+  Index row_tiles_ = 0, column_tiles_ = 0, planes_ = 0;
+};
+
 void elementwise(const KernelCall& call) {
   static const BlockTable blocks(native_elementwise_functions());
   const BlockFunction block = blocks[call.plan];
   const Index size = call.layout.size();
   if (size == 1) return compute_one(call, block);
-  const std::size_t operands = call.operands.size();
-  std::array<Stream, max_operands> streams;
-  for (std::size_t i = 0; i < operands; ++i) streams[i].open(call.operands[i], call.layout);
-  std::array<const std::byte*, max_operands> elements;
-  for (Index first = 0; first < size; first += block_size) {
-    const Index count = std::min(block_size, size - first);
-    for (std::size_t i = 0; i < operands; ++i) elements[i] = streams[i].block(first, count);
-    // The result's layout is canonical: its slots follow the ordinals.
-    std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
-    if (block(count, slots, elements.data()) != ElementFault::none) refuse(call, block, first, elements);
+
+  Streams streams;
+  const auto open = [&call](Streams& all) {
+    bool is_gathered = false;
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+      all[i].open(call.operands[i], call.layout);
+      is_gathered = is_gathered || all[i].is_gathered();
+    }
+    return is_gathered;
+  };
+  const bool is_gathered = open(streams);
+  if (size <= block_size) return compute_blocks(call, block, streams, 0, size);
+  if (is_gathered) {
+    if (const Tiles tiles(call, block); tiles.is_useful())
+      return parallel_for(tiles.count(), tiles.grain(),
+                          [&](Index first, Index last) { tiles.compute_tiles(first, last); });
   }
+  if (size < 2 * parallel_grain) return compute_blocks(call, block, streams, 0, size);
+  parallel_for((size - 1) / block_size + 1, parallel_grain / block_size, [&](Index first, Index last) {
+    Streams own;
+    open(own);
+    compute_blocks(call, block, own, first * block_size, std::min(size, last * block_size));
+  });
 }
 
 }  // namespace

@@ -1,22 +1,24 @@
 // CPU reductions: blocks of terms in memory order, combined as a balanced tree.
 //
 // A fibre is reduced on its own where its terms lie together; where neighbouring fibres do, many of them are
-// reduced side by side, row by row.
+// reduced side by side, row by row. Threads share the fibres or, where these are few, parts of every fibre.
+// What is computed depends on neither the number of threads nor the processor.
 #include <array>
 #include <vector>
 
-#include "carriers/cpu/fibre_loops.hpp"
+#include "carriers/cpu/fibre_kernels.hpp"
 #include "carriers/cpu/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/reduction_loops.hpp"
+#include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
-constexpr Index block_terms = 1024;  // consecutive terms that are summed by lanes
-constexpr Index block_rows = 128;    // rows that are summed one after the other
-constexpr Index row_width = 1024;    // fibres reduced side by side
+constexpr Index block_terms = 4096;  // consecutive terms that are reduced by lanes
+constexpr Index block_rows = 128;    // rows that are reduced one after the other
+constexpr Index row_width = 2048;    // fibres reduced side by side
 
 /// Sums of equal blocks as a balanced tree: the rounding error grows with the logarithm of their number.
 /// `Value` has `add(other)`.
@@ -62,13 +64,19 @@ const T* consecutive(const T* first, Index step, Index count, T* buffer) {
   return buffer;
 }
 
+/// The ordinals of the reduced coordinates that one part covers.
+struct Part {
+  Index first;
+  Index last;
+};
+
 /// Calls `body(terms, count, offsets)` for the terms of one fibre in blocks; offsets are those of a block's
 /// first.
 template <class T, class Body>
-void for_each_block(const T* fibre, const StridedLoop& reduced, Body body) {
+void for_each_block(const T* fibre, const StridedLoop& reduced, Part part, Body body) {
   std::array<T, block_terms> buffer;
   SmallVector<Index, 2> at(reduced.operands);
-  for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run(reduced, part.first, part.last, [&](std::span<const Index> offsets, Index count) {
     for (Index first = 0; first < count; first += block_terms) {
       const Index terms = std::min(block_terms, count - first);
       for (std::size_t operand = 0; operand < at.size(); ++operand)
@@ -82,17 +90,18 @@ void for_each_block(const T* fibre, const StridedLoop& reduced, Body body) {
 /// Calls `body(rows, count, ordinal)` for the reduced coordinates of `width` neighbouring fibres, up to
 /// `block_rows` at once; ordinal is the number of the first row.
 template <class T, class Body>
-void for_each_row_block(const T* first, Index step, Index width, const StridedLoop& reduced, Body body) {
+void for_each_row_block(const T* first, Index step, Index width, const StridedLoop& reduced, Part part,
+                        Body body) {
   std::array<const T*, block_rows> rows;
   std::vector<T> buffer(step == 1 ? 0 : static_cast<std::size_t>(block_rows * width));
   Index filled = 0;
-  Index ordinal = 0;
+  Index ordinal = part.first;
   const auto flush = [&] {
     if (filled > 0) body(rows.data(), filled, ordinal);
     ordinal += filled;
     filled = 0;
   };
-  for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run(reduced, part.first, part.last, [&](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i) {
       T* const copy = buffer.data() + (step == 1 ? 0 : filled * width);
       rows[static_cast<std::size_t>(filled)] =
@@ -109,26 +118,75 @@ bool prefers_rows(const ReductionLoops& loops) {
   return loops.kept.step(0) < loops.reduced.step(0) || loops.reduced.extents[0] < 16;
 }
 
-/// Runs a reduction. A `Method` reduces one fibre, `fibre(first)`, or several side by side, `rows(first,
-/// step, width, out, out_step)`.
+/// How many parts each fibre is cut into: more than one where the fibres are too few to share.
+Index part_count(const ReductionLoops& loops, bool by_rows) {
+  constexpr Index most_parts = 32;
+  constexpr Index least_terms = Index{1} << 17;  // of all fibres together
+  const Index many_fibres = by_rows ? row_width : most_parts;
+  const Index least_length = by_rows ? block_rows / 2 : 2 * block_terms;
+  if (loops.kept.size >= many_fibres) return 1;
+  // Fewer fibres than `many_fibres`: the product fits.
+  const Index parts =
+      std::min(loops.kept.size * loops.reduced.size / least_terms, loops.reduced.size / least_length);
+  return std::clamp<Index>(parts, 1, most_parts);
+}
+
+/// Runs a reduction. A `Method` says what a part of a fibre comes to, `fibre(first, part)`, or the same part
+/// of several fibres side by side, `rows(first, step, width, part, out)`; what two parts come to, `merge(sum,
+/// next)`; and what is stored, `finish(sum, first)`.
 template <class Method, class T, class Result>
 void reduce(const KernelCall& call, const ReductionLoops& loops) {
+  using Partial = typename Method::Partial;
   const Method method(call, loops);
   const auto* const data = reinterpret_cast<const T*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Result*>(call.result);
   const StridedLoop& kept = loops.kept;
   const bool by_rows = prefers_rows(loops);
-  for_each_run(kept, 0, kept.size, [&](std::span<const Index> offsets, Index count) {
-    const T* const first = data + offsets[0];
-    Result* const out = result + offsets[1];
-    if (!by_rows) {
-      for (Index i = 0; i < count; ++i) out[i * kept.step(1)] = method.fibre(first + i * kept.step(0));
-      return;
-    }
-    for (Index i = 0; i < count; i += row_width)
-      method.rows(first + i * kept.step(0), kept.step(0), std::min(row_width, count - i),
-                  out + i * kept.step(1), kept.step(1));
+
+  // The fibres `first` to `last` - 1.
+  const auto reduce_part = [&](Index first, Index last, Part part, Partial* out) {
+    for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
+      const T* const fibre = data + offsets[0];
+      if (by_rows)
+        for (Index i = 0; i < count; i += row_width)
+          method.rows(fibre + i * kept.step(0), kept.step(0), std::min(row_width, count - i), part, out + i);
+      else
+        for (Index i = 0; i < count; ++i) out[i] = method.fibre(fibre + i * kept.step(0), part);
+      out += count;
+    });
+  };
+  const auto finish = [&](Index first, Index last, const Partial* partials) {
+    for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
+      for (Index i = 0; i < count; ++i)
+        result[offsets[1] + i * kept.step(1)] =
+            method.finish(*partials++, data + offsets[0] + i * kept.step(0));
+    });
+  };
+
+  const Index terms = loops.reduced.size;
+  const Index parts = part_count(loops, by_rows);
+  if (parts == 1) {
+    const Index grain = std::max(parallel_grain / terms, by_rows ? Index{512} : Index{1});
+    parallel_for(kept.size, grain, [&](Index first, Index last) {
+      std::vector<Partial> partials(static_cast<std::size_t>(std::min(last - first, row_width)));
+      for (; first < last; first += row_width) {
+        const Index end = std::min(first + row_width, last);
+        reduce_part(first, end, {0, terms}, partials.data());
+        finish(first, end, partials.data());
+      }
+    });
+    return;
+  }
+  std::vector<Partial> partials(static_cast<std::size_t>(parts * kept.size));
+  parallel_for(parts, 1, [&](Index first, Index last) {
+    for (; first < last; ++first)
+      reduce_part(0, kept.size,
+                  {terms / parts * first, first + 1 == parts ? terms : terms / parts * (first + 1)},
+                  partials.data() + first * kept.size);
   });
+  for (Index i = kept.size; i < parts * kept.size; ++i)
+    method.merge(partials[static_cast<std::size_t>(i % kept.size)], partials[static_cast<std::size_t>(i)]);
+  finish(0, kept.size, partials.data());
 }
 
 /// What a sum is stored as.
@@ -139,37 +197,42 @@ std::int32_t stored(std::string_view operation, std::int64_t sum) { return check
 template <class T, class Accumulator, class Result>
 class Sum {
  public:
+  using Partial = Accumulator;
+
   Sum(const KernelCall& call, const ReductionLoops& loops)
       : operation_(call.plan.operation), reduced_(loops.reduced) {}
 
-  [[nodiscard]] Result fibre(const T* first) const {
+  [[nodiscard]] Accumulator fibre(const T* first, Part part) const {
     SumTree<OneSum<Accumulator>> tree;
     OneSum<Accumulator> total;
-    for_each_block(first, reduced_, [&](const T* terms, Index count, std::span<const Index>) {
-      tree.add({fibre_loops::sum<Accumulator>(terms, count)});
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
+      tree.add({loops_.sum(terms, count)});
     });
     tree.add_to(total);
-    return stored(operation_, total.value);
+    return total.value;
   }
 
-  void rows(const T* first, Index step, Index width, Result* out, Index out_step) const {
+  void rows(const T* first, Index step, Index width, Part part, Accumulator* out) const {
     using Row = RowSum<Accumulator>;
     const Row zeros{std::vector<Accumulator>(static_cast<std::size_t>(width))};
     SumTree<Row> tree;
-    for_each_row_block(first, step, width, reduced_, [&](const T* const* rows, Index count, Index) {
+    for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       Row block = zeros;
-      fibre_loops::add_rows(block.values.data(), rows, count, width);
+      loops_.add_rows(block.values.data(), rows, count, width);
       tree.add(std::move(block));
     });
     Row total = zeros;
     tree.add_to(total);
-    for (Index i = 0; i < width; ++i)
-      out[i * out_step] = stored(operation_, total.values[static_cast<std::size_t>(i)]);
+    std::copy(total.values.begin(), total.values.end(), out);
   }
+
+  void merge(Accumulator& sum, Accumulator next) const { sum += next; }
+  [[nodiscard]] Result finish(Accumulator sum, const T*) const { return stored(operation_, sum); }
 
  private:
   std::string_view operation_;
   const StridedLoop& reduced_;
+  const SumLoops<Accumulator, T>& loops_ = fibre_kernels().sums<Accumulator>();
 };
 
 void reduce_sum(const KernelCall& call) {
@@ -200,91 +263,137 @@ T extremum_in_order(const T* first, const StridedLoop& in_order) {
 }
 
 template <bool IsMinimum, class T>
+bool is_better(T x, T best) {
+  return IsMinimum ? x < best : x > best;
+}
+
+template <bool IsMinimum, class T>
 class Extremum {
  public:
+  using Partial = TermExtremum<T>;  // a zero is of the preferred sign if any zero is
+
   Extremum(const KernelCall& call, const ReductionLoops& loops)
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
 
-  [[nodiscard]] T fibre(const T* first) const {
-    fibre_loops::Extremum<T> best{*first, false};
-    for_each_block(first, reduced_, [&](const T* terms, Index count, std::span<const Index>) {
-      const fibre_loops::Extremum<T> block = fibre_loops::extremum<IsMinimum>(terms, count);
-      if (fibre_loops::is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
+  [[nodiscard]] Partial fibre(const T* first, Part part) const {
+    Partial best{};
+    bool is_first = true;
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
+      const Partial block = loops_.extremum(terms, count);
+      if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
       best.has_nan = best.has_nan || block.has_nan;
+      is_first = false;
     });
-    if (best.has_nan) return extremum_in_order<IsMinimum>(first, in_order_);
     if constexpr (std::is_same_v<T, float>)
-      if (best.value == 0) return zero_of(first);
-    return best.value;
+      if (best.value == 0 && !best.has_nan) best.value = zero_of(first, part);
+    return best;
   }
 
-  void rows(const T* first, Index step, Index width, T* out, Index out_step) const {
-    const T* const start = first;
+  void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
     std::vector<T> best(static_cast<std::size_t>(width));
-    std::vector<std::int32_t> is_nan(best.size());
-    for (Index i = 0; i < width; ++i) best[static_cast<std::size_t>(i)] = start[i * step];
-    for_each_row_block(first, step, width, reduced_, [&](const T* const* rows, Index count, Index) {
-      for (Index row = 0; row < count; ++row)
-        fibre_loops::extremum_row<IsMinimum>(best.data(), is_nan.data(), rows[row], width);
+    std::vector<std::int32_t> magnitudes(best.size());
+    for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index row) {
+      if (row == part.first) std::copy_n(rows[0], width, best.data());
+      loops_.update_rows(best.data(), magnitudes.data(), rows, count, width);
     });
+    bool is_zero_met = false;
     for (std::size_t i = 0; i < best.size(); ++i) {
-      const auto at = static_cast<Index>(i);
-      out[at * out_step] =
-          is_nan[i] != 0 ? extremum_in_order<IsMinimum>(first + at * step, in_order_) : best[i];
+      out[i] = {best[i], is_nan(magnitudes[i])};
+      is_zero_met = is_zero_met || best[i] == 0;
     }
+    if constexpr (std::is_same_v<T, float>)
+      if (is_zero_met) set_zeros(first, step, width, part, out);
+  }
+
+  void merge(Partial& best, const Partial& next) const {
+    if (beats<IsMinimum>(next.value, best.value)) best.value = next.value;
+    best.has_nan = best.has_nan || next.has_nan;
+  }
+  [[nodiscard]] T finish(const Partial& best, const T* first) const {
+    return best.has_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
   }
 
  private:
-  /// The extremum of a fibre whose extremum equals zero: of the preferred sign if any of its zeros is.
-  [[nodiscard]] T zero_of(const T* first) const {
-    const T preferred = IsMinimum ? static_cast<T>(-0.0F) : T{0};
+  static constexpr T preferred_zero = IsMinimum ? static_cast<T>(-0.0F) : T{0};
+
+  /// The extremum of a part whose extremum equals zero.
+  [[nodiscard]] T zero_of(const T* first, Part part) const {
     bool is_met = false;
-    for_each_block(first, reduced_, [&](const T* terms, Index count, std::span<const Index>) {
-      is_met = is_met || fibre_loops::contains_bits(terms, count, preferred);
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
+      is_met = is_met || fibre_kernels().contains_bits(terms, count, preferred_zero);
     });
-    return is_met ? preferred : -preferred;
+    return is_met ? preferred_zero : -preferred_zero;
+  }
+
+  void set_zeros(const T* first, Index step, Index width, Part part, Partial* out) const {
+    std::vector<std::int32_t> is_met(static_cast<std::size_t>(width));
+    for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
+      fibre_kernels().find_bits(is_met.data(), rows, count, width, preferred_zero);
+    });
+    for (std::size_t i = 0; i < is_met.size(); ++i)
+      if (out[i].value == 0) out[i].value = is_met[i] != 0 ? preferred_zero : -preferred_zero;
   }
 
   const StridedLoop& reduced_;
   StridedLoop in_order_;
+  const ExtremumLoops<T>& loops_ = fibre_kernels().extremum<T>(IsMinimum);
 };
 
 template <bool IsMinimum, class T>
 class Position {
  public:
+  struct Partial {
+    T value;
+    bool has_nan;
+    std::int32_t ordinal;  // of the first such value
+  };
+
   Position(const KernelCall& call, const ReductionLoops& loops)
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
 
-  [[nodiscard]] std::int32_t fibre(const T* first) const {
-    fibre_loops::Extremum<T> best{*first, false};
-    Index ordinal = in_order_.size;
-    for_each_block(first, reduced_, [&](const T* terms, Index count, std::span<const Index> offsets) {
-      const fibre_loops::Extremum<T> block = fibre_loops::extremum<IsMinimum>(terms, count);
+  [[nodiscard]] Partial fibre(const T* first, Part part) const {
+    Partial best{};
+    bool is_first = true;
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index> offsets) {
+      const TermExtremum<T> block = loops_.extremum(terms, count);
       best.has_nan = best.has_nan || block.has_nan;
-      const bool is_better = fibre_loops::is_better<IsMinimum>(block.value, best.value);
-      if (best.has_nan || (!is_better && block.value != best.value)) return;
-      const Index met = offsets[1] + fibre_loops::find(terms, count, block.value) * reduced_.step(1);
-      ordinal = is_better ? met : std::min(ordinal, met);
+      const bool is_improved = is_first || is_better<IsMinimum>(block.value, best.value);
+      is_first = false;
+      if (best.has_nan || (!is_improved && block.value != best.value)) return;
+      const auto met = static_cast<std::int32_t>(
+          offsets[1] + fibre_kernels().find(terms, count, block.value) * reduced_.step(1));
+      best.ordinal = is_improved ? met : std::min(best.ordinal, met);
       best.value = block.value;
     });
-    return static_cast<std::int32_t>(best.has_nan ? first_nan(first) : ordinal);
+    return best;
   }
 
-  void rows(const T* first, Index step, Index width, std::int32_t* out, Index out_step) const {
+  // In ordinal order, so that the first of equal terms stays.
+  void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
     std::vector<T> best(static_cast<std::size_t>(width));
-    std::vector<std::int32_t> positions(best.size());
-    for (Index i = 0; i < width; ++i) best[static_cast<std::size_t>(i)] = first[i * step];
-    // In ordinal order, so that the first of equal terms stays.
-    for_each_row_block(first, step, width, in_order_, [&](const T* const* rows, Index count, Index ordinal) {
-      for (Index row = 0; row < count; ++row)
-        fibre_loops::position_row<IsMinimum>(best.data(), positions.data(), rows[row],
-                                             static_cast<std::int32_t>(ordinal + row), width);
-    });
-    for (std::size_t i = 0; i < positions.size(); ++i) out[static_cast<Index>(i) * out_step] = positions[i];
+    std::vector<std::int32_t> magnitudes(best.size());
+    std::vector<std::int32_t> positions(best.size(), static_cast<std::int32_t>(part.first));
+    for_each_row_block(first, step, width, in_order_, part,
+                       [&](const T* const* rows, Index count, Index row) {
+                         if (row == part.first) std::copy_n(rows[0], width, best.data());
+                         loops_.locate_rows(best.data(), positions.data(), magnitudes.data(), rows, count,
+                                            static_cast<std::int32_t>(row), width);
+                       });
+    for (std::size_t i = 0; i < best.size(); ++i) out[i] = {best[i], is_nan(magnitudes[i]), positions[i]};
+  }
+
+  void merge(Partial& best, const Partial& next) const {
+    const bool is_improved = is_better<IsMinimum>(next.value, best.value);
+    const bool has_nan = best.has_nan || next.has_nan;
+    if (is_improved || (next.value == best.value && next.ordinal < best.ordinal)) best = next;
+    best.has_nan = has_nan;
+  }
+  [[nodiscard]] std::int32_t finish(const Partial& best, const T* first) const {
+    return best.has_nan ? first_nan(first) : best.ordinal;
   }
 
  private:
-  [[nodiscard]] Index first_nan(const T* first) const {
+  [[nodiscard]] std::int32_t first_nan(const T* first) const {
     Index ordinal = 0;
     Index met = in_order_.size;
     for_each_run(in_order_, 0, in_order_.size, [&](std::span<const Index> offsets, Index count) {
@@ -293,11 +402,12 @@ class Position {
         if (x != x && met == in_order_.size) met = ordinal;
       }
     });
-    return met;
+    return static_cast<std::int32_t>(met);
   }
 
-  const StridedLoop& reduced_;
+  const StridedLoop& reduced_;  // operands: the source, the ordinal
   StridedLoop in_order_;
+  const ExtremumLoops<T>& loops_ = fibre_kernels().extremum<T>(IsMinimum);
 };
 
 template <bool IsMinimum>

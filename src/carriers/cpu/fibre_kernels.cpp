@@ -1,0 +1,34 @@
+// The baseline unit of the loops of reductions, and the choice among the units.
+#include "carriers/cpu/fibre_kernels.hpp"
+
+#include "carriers/cpu/fibre_unit.hpp"
+#include "operation/processor.hpp"
+
+namespace orlop::inline v0 {
+
+#if defined(__x86_64__)
+namespace x86_64_v3 {
+const FibreKernels* fibre_unit();
+}
+namespace x86_64_v4 {
+const FibreKernels* fibre_unit();
+}
+#endif
+
+const FibreKernels& fibre_kernels() {
+  static const FibreKernels* const chosen = [] {
+    switch (native_processor()) {
+#if defined(__x86_64__)
+      case Processor::x86_64_v4:
+        return x86_64_v4::fibre_unit();
+      case Processor::x86_64_v3:
+        return x86_64_v3::fibre_unit();
+#endif
+      default:
+        return baseline::fibre_unit();
+    }
+  }();
+  return *chosen;
+}
+
+}  // namespace orlop::inline v0

@@ -1,0 +1,85 @@
+// The innermost loops of CPU reductions, as one unit for each instruction set offers them. Their results do
+// not depend on the unit: the number of lanes that a sum is made of is fixed. Nothing here runs code when it
+// is loaded.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "orlop/base/message.hpp"
+
+namespace orlop::inline v0 {
+
+template <class Accumulator, class T>
+struct SumLoops {
+  /// The sum of `count` consecutive terms.
+  Accumulator (*sum)(const T* terms, Index count);
+  /// Adds `count` rows of `width` terms to `sums`; the rows are few.
+  void (*add_rows)(Accumulator* sums, const T* const* rows, Index count, Index width);
+};
+
+/// The extremum of some terms, which come in no particular order of zeros, and whether one is a NaN; the
+/// value is of the other terms then, or a NaN.
+template <class T>
+struct TermExtremum {
+  T value;
+  bool has_nan;
+};
+
+template <class T>
+struct ExtremumLoops {
+  /// Of `count` >= 1 consecutive terms.
+  TermExtremum<T> (*extremum)(const T* terms, Index count);
+  // Side by side: `count` rows of `width` terms each. `best` starts with some term of each column; zeros come
+  // in no particular order. `magnitudes` become those of the bits (see is_nan), 0 for integers.
+  void (*update_rows)(T* best, std::int32_t* magnitudes, const T* const* rows, Index count, Index width);
+  /// Likewise with the position at which each was met first; the rows lie at `position`, position + 1, …
+  void (*locate_rows)(T* best, std::int32_t* positions, std::int32_t* magnitudes, const T* const* rows,
+                      Index count, std::int32_t position, Index width);
+};
+
+/// Whether the largest magnitude among some bits is that of a NaN.
+[[nodiscard]] constexpr bool is_nan(std::int32_t magnitude) { return magnitude > 0x7f800000; }
+
+struct FibreKernels {
+  SumLoops<float, float> float_sum;
+  SumLoops<double, float> double_sum;
+  SumLoops<std::int64_t, std::int32_t> integer_sum;
+  ExtremumLoops<float> float_extremum[2];           // the maximum, the minimum
+  ExtremumLoops<std::int32_t> integer_extremum[2];  // likewise
+  /// The first of `count` consecutive terms that equals the value, or `count`.
+  Index (*find_float)(const float* terms, Index count, float value);
+  Index (*find_integer)(const std::int32_t* terms, Index count, std::int32_t value);
+  /// Whether one of them has the bits of the value.
+  bool (*contains_bits)(const float* terms, Index count, float value);
+  /// The same side by side: marks the columns.
+  void (*find_bits)(std::int32_t* is_met, const float* const* rows, Index count, Index width, float value);
+
+  template <class Accumulator>
+  [[nodiscard]] const auto& sums() const {
+    if constexpr (std::is_same_v<Accumulator, float>)
+      return float_sum;
+    else if constexpr (std::is_same_v<Accumulator, double>)
+      return double_sum;
+    else
+      return integer_sum;
+  }
+  template <class T>
+  [[nodiscard]] const ExtremumLoops<T>& extremum(bool is_minimum) const {
+    if constexpr (std::is_same_v<T, float>)
+      return float_extremum[is_minimum ? 1 : 0];
+    else
+      return integer_extremum[is_minimum ? 1 : 0];
+  }
+  [[nodiscard]] Index find(const float* terms, Index count, float value) const {
+    return find_float(terms, count, value);
+  }
+  [[nodiscard]] Index find(const std::int32_t* terms, Index count, std::int32_t value) const {
+    return find_integer(terms, count, value);
+  }
+};
+
+/// Those of the unit for the processor that this runs on.
+[[nodiscard]] const FibreKernels& fibre_kernels();
+
+}  // namespace orlop::inline v0
