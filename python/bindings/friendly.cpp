@@ -156,13 +156,20 @@ Tensor make_tensor(nb::handle values, nb::handle layout, nb::handle dtype) {
     return NestedValues(values, stored).tensor();
   }
   const Layout& placement = to_layout(layout, "friendly", "layout");
-  const DType& stored = to_factory_dtype(dtype);
-  static_cast<void>(friendly::zeros(std::array<Index, 1>{1}, stored));
-  const std::vector<std::byte> slots = pack_values(values, stored, false, "friendly");
-  const Index count = static_cast<Index>(slots.size()) / stored.slot_bytes();
+  // Whoever only iterates is consumed once, and counted before a value is looked at.
+  const nb::object listed =
+      PyObject_CheckBuffer(values.ptr()) != 0 ? nb::borrow(values) : nb::steal(PySequence_List(values.ptr()));
+  if (!listed.is_valid()) throw_python_error();
+  const Py_ssize_t count = PyObject_Length(listed.ptr());
+  if (count < 0) throw_python_error();
   if (count != placement.size())
     raise<ValueError>("friendly", "the number of values must be the layout logical size ", placement.size(),
                       ": got ", count);
+  const DType& stored = to_factory_dtype(dtype);
+  static_cast<void>(friendly::zeros(std::array<Index, 1>{1}, stored));
+  const std::vector<std::byte> slots = pack_values(listed, stored, false, "friendly");
+  if (static_cast<Index>(slots.size()) != count * stored.slot_bytes())
+    raise<ValueError>("friendly", "the number of values changed while they were read; leave them alone");
   return orlop::detail::cpu_tensor(slots.data(), Layout::canonical(placement.shape()), placement, stored);
 }
 
@@ -181,6 +188,7 @@ nb::list list_of(const std::vector<std::byte>& slots, Make make) {
 
 nb::list to_list(nb::handle value) {
   const Tensor tensor = to_tensor_like(value, {"layout"});
+  tensor.require_single_subtensor("indexing");
   switch (tensor.carrier()->dtype().storage_type()) {
     case StorageType::float32:
       return list_of<float>(orlop::detail::dense_slots(tensor),
@@ -219,7 +227,7 @@ void bind_friendly(nb::module_& module) {
         set_carrier_item(*one.carrier(), 0, value);
         return friendly::full(layout.extents(), one.carrier()->at(0), stored);
       },
-      "extents"_a, nb::kw_only(), "value"_a, "dtype"_a = nb::none(),
+      "extents"_a, nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(),
       "Every element `value`; Float32 by default.");
   friendly_module.def(
       "zeros",
@@ -242,17 +250,18 @@ void bind_friendly(nb::module_& module) {
         return friendly::arange(to_extents(nb::borrow<nb::args>(nb::tuple(extents)))[0],
                                 to_factory_dtype(dtype));
       },
-      "count"_a, nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
+      "count"_a.none(), nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
   friendly_module.def(
-      "tensor", &make_tensor, "values"_a, nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
+      "tensor", &make_tensor, "values"_a.none(), nb::kw_only(), "layout"_a = nb::none(),
+      "dtype"_a = nb::none(),
       "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
       "iterable by ordinal.");
   friendly_module.def(
-      "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); }, "tensor"_a,
-      "The sum of all elements, of shape (1).");
+      "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); },
+      "tensor"_a.none(), "The sum of all elements, of shape (1).");
   friendly_module.def(
       "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
-      "tensor"_a, "The mean of all elements, of shape (1).");
+      "tensor"_a.none(), "The mean of all elements, of shape (1).");
   friendly_module.def(
       "item",
       [](nb::handle value) {
@@ -261,8 +270,8 @@ void bind_friendly(nb::module_& module) {
           return carrier_item(*tensor.carrier(), tensor.offset());
         return from_scalar(friendly::item(tensor));
       },
-      "tensor"_a, "The value of a Tensor of exactly one element.");
-  friendly_module.def("to_list", &to_list, "tensor"_a, "A new list of all values in ordinal order.");
+      "tensor"_a.none(), "The value of a Tensor of exactly one element.");
+  friendly_module.def("to_list", &to_list, "tensor"_a.none(), "A new list of all values in ordinal order.");
 }
 
 }  // namespace orlop::bindings
