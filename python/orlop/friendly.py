@@ -42,8 +42,10 @@ __all__ = [
 
 
 def _drawn(extents, draw):
-    layout = column_major(*extents)
-    return tensor((draw() for _ in range(layout.size)), layout=layout)
+    from array import array
+
+    layout = zeros(*extents).layout  # what cannot be is refused before anything is drawn
+    return tensor(array("f", (draw() for _ in range(layout.size))), layout=layout)
 
 
 def _source(rng):

@@ -1,8 +1,9 @@
 """A carrier written in Python, for tests of what the library does with carriers it does not know."""
 
-from orlop import Carrier, DType
+from orlop import Carrier, DType, Layout, Shape, Stride, Tensor
 from orlop.carriers.operation_capability import OperationCapability, register_operation_capabilities
 from orlop.carriers.operation_policy import resolve_operation_plan
+from orlop.core._representation import Subtensor, TensorRepresentation
 from orlop.operation import table_operation
 
 
@@ -58,3 +59,14 @@ PLANS = [
     resolve_operation_plan("mul", FLOAT, 2.0),
 ]
 register_operation_capabilities(ListCarrier, [OperationCapability.from_plan(plan) for plan in PLANS])
+
+
+def compound_tensor():
+    """32 elements of MXFP4 in two planes."""
+    planes = (
+        Subtensor(dtype, ListCarrier([0] * size, dtype=dtype), 0, Layout(Shape(size), Stride(1)))
+        for dtype, size in ((DType.E2M1, 32), (DType.E8M0, 1))
+    )
+    return Tensor._from_representation(
+        TensorRepresentation(DType.MXFP4, tuple(planes), (Layout(Shape(32), Stride(0)),))
+    )

@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 from arrays import array, canonical, tensor
-from list_carrier import ListCarrier
+from list_carrier import ListCarrier, compound_tensor
 
 import orlop
 from orlop import (
@@ -30,22 +30,11 @@ from orlop import (
     friendly,
     nn,
 )
-from orlop.core._representation import Subtensor, TensorRepresentation
 from orlop.nn import init
 
 
 def parameter(*values, name=None):
     return Parameter(friendly.tensor(list(values)), name=name)
-
-
-def compound():
-    element, scale = (
-        Subtensor(dtype, ListCarrier([0] * size, dtype=dtype), 0, canonical((size,)))
-        for dtype, size in ((DType.E2M1, 32), (DType.E8M0, 1))
-    )
-    return Tensor._from_representation(
-        TensorRepresentation(DType.MXFP4, (element, scale), (Layout(Shape(32), Stride(0)),))
-    )
 
 
 # --- Parameter (M801, M802) --------------------------------------------------------------------------------------
@@ -100,7 +89,7 @@ def test_parameter_refuses_what_a_tensor_refuses():
     with pytest.raises(RuntimeError, match="released"):
         Parameter(released)
     with pytest.raises(NotImplementedError, match="Multi-subtensor Tensor Parameter"):
-        Parameter(compound())
+        Parameter(compound_tensor())
 
 
 class Lying(str):
@@ -309,6 +298,7 @@ def test_cycle_of_modules_and_parameters_is_collected():
 # --- orlop.nn (M806-M809) ----------------------------------------------------------------------------------------
 
 ACTIVATIONS = {
+    "LeakyReLU": "leaky_relu",
     "ReLU": "relu",
     "Sigmoid": "sigmoid",
     "Tanh": "tanh",
@@ -570,7 +560,7 @@ def test_initialisers_refuse_bad_input_and_write_nothing():
     with pytest.raises(KeyboardInterrupt):
         init.kaiming_uniform_(weight, 1, rng=Stops())
     with pytest.raises(NotImplementedError, match="Multi-subtensor Tensor mutation"):
-        init.fill_(compound(), 1.0)
+        init.fill_(compound_tensor(), 1.0)
     fixed = Parameter(CPU(0).new_like([2.0], mutable=False), 0, canonical((1,)))
     with pytest.raises(RuntimeError):
         init.fill_(fixed, 1.0)

@@ -23,12 +23,13 @@ True
 """
 
 from orlop.nn import init
-from orlop.nn._activations import ReLU, Sigmoid, Tanh
+from orlop.nn._activations import LeakyReLU, ReLU, Sigmoid, Tanh
 from orlop.nn._layers import Linear, MSELoss
 from orlop.nn._optimizers import SGD
 
 __all__ = [
     "SGD",
+    "LeakyReLU",
     "Linear",
     "MSELoss",
     "ReLU",

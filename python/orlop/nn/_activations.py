@@ -5,6 +5,13 @@ from orlop._core import Tensor
 from orlop.core.module import Module
 
 
+class LeakyReLU(Module):
+    """``orlop.leaky_relu``: x where x >= 0, else 0.01 x."""
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        return functional.leaky_relu(tensor)
+
+
 class ReLU(Module):
     """``orlop.relu``: x where x > 0, else 0."""
 
