@@ -109,13 +109,22 @@ void bind_functional(nb::module_& module) {
   bind_unary<&sqrt>(module, "sqrt", "The square root of each element, NaN below 0.");
   bind_unary<&rsqrt>(module, "rsqrt", "1 / sqrt(tensor), in two roundings.");
   bind_unary<&exp>(module, "exp", "e to the power of each element, as Float32.");
+  bind_unary<&exp2>(module, "exp2", "2 to the power of each element.");
   bind_unary<&log>(module, "log", "The natural logarithm of each element.");
+  bind_unary<&log2>(module, "log2", "The logarithm to base 2 of each element.");
+  bind_unary<&sin>(module, "sin", "The sine of each element, in radians.");
+  bind_unary<&cos>(module, "cos", "The cosine of each element, in radians.");
+  bind_unary<&erf>(module, "erf", "The error function of each element.");
   bind_unary<&floor>(module, "floor", "The greatest integer that is not above each element.");
   bind_unary<&ceil>(module, "ceil", "The least integer that is not below each element.");
   bind_unary<&round>(module, "round", "The nearest integer, ties to even.");
   bind_unary<&logical_not>(module, "logical_not", "As Bool: True at 0 and at False, otherwise False.");
   bind_unary<&relu>(module, "relu", "Each element where it is positive, otherwise 0; NaN stays.");
   bind_unary<&tanh>(module, "tanh", "The hyperbolic tangent of each element, as Float32.");
+  bind_unary<&gelu>(module, "gelu", "x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32.");
+  bind_unary<&silu>(module, "silu", "x * sigmoid(x) of each element, as Float32.");
+  bind_unary<&softplus>(module, "softplus", "log(1 + exp(x)) of each element, as Float32; no overflow.");
+  bind_unary<&elu>(module, "elu", "Each element where it is positive, otherwise exp(x) - 1, as Float32.");
   bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.");
   bind_unary<&leaky_relu>(module, "leaky_relu",
                           "Each element from 0 on, otherwise 0.01 times it, as Float32.");

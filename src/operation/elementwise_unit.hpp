@@ -2,6 +2,7 @@
 // the units named after it. A new operation is one line of the table at the end.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "operation/elementwise_function.hpp"
 #include "operation/instruction_set.hpp"
+#include "operation/lanes.hpp"
 #include "operation/scalar_functions.hpp"
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
@@ -37,6 +39,12 @@ constexpr StorageType storage_type<std::int32_t> = StorageType::int32;
 template <>
 constexpr StorageType storage_type<bool> = StorageType::bool8;
 
+/// A function of one float that can take a register of them.
+template <class Function>
+concept TakesRegisters = has_registers && requires(Function function, Floats x) {
+  { function(x) } -> std::same_as<Floats>;
+};
+
 /// `Function` over consecutive elements of the types `T`.
 template <class Function, class... T>
 class Block {
@@ -59,6 +67,10 @@ class Block {
 
   static ElementFault loop(Index count, Slot<Value>* __restrict result,
                            const Slot<T>* __restrict... operands) {
+    if constexpr (TakesRegisters<Function> && sizeof...(T) == 1) {
+      registers(count, result, operands...);
+      return ElementFault::none;
+    }
     std::uint64_t outside = 0;   // the upper half collects whatever does not fit 32 bits
     std::uint32_t has_gaps = 0;  // NaN stands where the quick way does not reach
     for (Index i = 0; i < count; ++i) {
@@ -78,6 +90,23 @@ class Block {
     for (Index i = 0; i < count; ++i)
       if (result[i] != result[i]) result[i] = Function::complete(static_cast<T>(operands[i])...);
   }
+
+  static void registers(Index count, float* __restrict result, const float* __restrict operand) {
+    Floats x;
+    Index i = 0;
+    for (; i + lane_count <= count; i += lane_count) {
+      __builtin_memcpy(&x, operand + i, sizeof x);
+      x = Function{}(x);
+      __builtin_memcpy(result + i, &x, sizeof x);
+    }
+    if (i == count) return;
+    const auto bytes = static_cast<std::size_t>(count - i) * sizeof(float);
+    x = Floats{};
+    __builtin_memcpy(&x, operand + i, bytes);
+    x = one_register(x);
+    __builtin_memcpy(result + i, &x, bytes);
+  }
+  [[gnu::noinline]] static Floats one_register(Floats x) { return Function{}(x); }
 };
 
 /// The types that a function's operands are computed in.
@@ -125,7 +154,12 @@ constexpr ElementwiseFunction table[] = {
     function<scalar_functions::Sqrt, F>("sqrt"),
     function<scalar_functions::Rsqrt, F>("rsqrt"),
     function<scalar_functions::Exp, F>("exp"),
+    function<scalar_functions::Exp2, F>("exp2"),
     function<scalar_functions::Log, F>("log"),
+    function<scalar_functions::Log2, F>("log2"),
+    function<scalar_functions::Sin, F>("sin"),
+    function<scalar_functions::Cos, F>("cos"),
+    function<scalar_functions::Erf, F>("erf"),
     function<scalar_functions::Floor, F>("floor"),
     function<scalar_functions::Ceil, F>("ceil"),
     function<scalar_functions::Round, F>("round"),
@@ -133,6 +167,10 @@ constexpr ElementwiseFunction table[] = {
     function<scalar_functions::Relu, F, I>("relu"),
     function<scalar_functions::Sigmoid, F>("sigmoid"),
     function<scalar_functions::Tanh, F>("tanh"),
+    function<scalar_functions::Gelu, F>("gelu"),
+    function<scalar_functions::Silu, F>("silu"),
+    function<scalar_functions::Softplus, F>("softplus"),
+    function<scalar_functions::Elu, F>("elu"),
     function<scalar_functions::LeakyRelu, F>("leaky_relu"),
     function<scalar_functions::Eq, FF, II, BB>("eq"),
     function<scalar_functions::Ne, FF, II, BB>("ne"),

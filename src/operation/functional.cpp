@@ -68,13 +68,22 @@ Tensor recip(const Tensor& tensor) { return apply("recip", tensor); }
 Tensor sqrt(const Tensor& tensor) { return apply("sqrt", tensor); }
 Tensor rsqrt(const Tensor& tensor) { return apply("rsqrt", tensor); }
 Tensor exp(const Tensor& tensor) { return apply("exp", tensor); }
+Tensor exp2(const Tensor& tensor) { return apply("exp2", tensor); }
 Tensor log(const Tensor& tensor) { return apply("log", tensor); }
+Tensor log2(const Tensor& tensor) { return apply("log2", tensor); }
+Tensor sin(const Tensor& tensor) { return apply("sin", tensor); }
+Tensor cos(const Tensor& tensor) { return apply("cos", tensor); }
+Tensor erf(const Tensor& tensor) { return apply("erf", tensor); }
 Tensor floor(const Tensor& tensor) { return apply("floor", tensor); }
 Tensor ceil(const Tensor& tensor) { return apply("ceil", tensor); }
 Tensor round(const Tensor& tensor) { return apply("round", tensor); }
 Tensor logical_not(const Tensor& tensor) { return apply("logical_not", tensor); }
 Tensor relu(const Tensor& tensor) { return apply("relu", tensor); }
 Tensor tanh(const Tensor& tensor) { return apply("tanh", tensor); }
+Tensor gelu(const Tensor& tensor) { return apply("gelu", tensor); }
+Tensor silu(const Tensor& tensor) { return apply("silu", tensor); }
+Tensor softplus(const Tensor& tensor) { return apply("softplus", tensor); }
+Tensor elu(const Tensor& tensor) { return apply("elu", tensor); }
 Tensor sigmoid(const Tensor& tensor) { return apply("sigmoid", tensor); }
 Tensor leaky_relu(const Tensor& tensor) { return apply("leaky_relu", tensor); }
 Tensor select(const Tensor& condition, const Tensor& on_true, const Tensor& on_false) {

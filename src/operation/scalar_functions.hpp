@@ -1,9 +1,9 @@
 // What each elementwise operation does to one element, for every host backend (P61-P63).
 //
-// A function object has one overload for each element type it is computed in. The result type says what
-// happens to the value: float, bool and std::int32_t are stored as they are; std::int64_t is the exact
-// integer, which the kernel stores if it fits Int32 and refuses otherwise, with the fault that the function
-// names.
+// A function object has one overload for each element type it is computed in; where it is a template, a
+// register of floats counts as one (lanes.hpp). The result type says what happens to the value: float, bool
+// and std::int32_t are stored as they are; std::int64_t is the exact integer, which the kernel stores if it
+// fits Int32 and refuses otherwise, with the fault that the function names.
 //
 // A function with a `complete` may give NaN where its quick way, which vectorizes, does not reach; the loop
 // then asks `complete` for the value.
@@ -69,9 +69,9 @@ struct Extremum {
   }
   float operator()(float a, float b) const {
     // Equal values differ in nothing but the sign of zero; unordered ones add up to a NaN.
-    const Int32 a_bits = elementary::bits(a);
-    const Int32 b_bits = elementary::bits(b);
-    const float equal = elementary::from_bits(is_maximum ? a_bits & b_bits : a_bits | b_bits);
+    const Int32 a_bits = bits(a);
+    const Int32 b_bits = bits(b);
+    const float equal = from_bits(is_maximum ? a_bits & b_bits : a_bits | b_bits);
     const float tie = elementary::choose(a == b, equal, a + b);
     return elementary::choose(wins(a, b), a, elementary::choose(wins(b, a), b, tie));
   }
@@ -131,11 +131,48 @@ struct Rsqrt {
 };
 
 struct Exp {
-  float operator()(float x) const { return elementary::exp(x); }
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::exp(x);
+  }
+};
+
+struct Exp2 {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::exp2(x);
+  }
 };
 
 struct Log {
-  float operator()(float x) const { return elementary::log(x); }
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::log(x);
+  }
+};
+
+struct Log2 {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::log2(x);
+  }
+};
+
+struct Sin {
+  float operator()(float x) const { return elementary::sin(x); }
+  static float complete(float x) { return elementary::sin_of_large(x); }
+};
+
+struct Cos {
+  float operator()(float x) const { return elementary::cos(x); }
+  static float complete(float x) { return elementary::cos_of_large(x); }
+};
+
+struct Erf {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::erf(x);
+  }
 };
 
 struct Floor {
@@ -166,14 +203,43 @@ struct Relu {
 };
 
 struct Sigmoid {
-  float operator()(float x) const {
-    const float e = elementary::exp(-elementary::magnitude(x));
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    const Lanes e = elementary::exp(-elementary::magnitude(x));
     return (x >= 0.0F ? 1.0F : e) / (1.0F + e);
   }
 };
 
 struct Tanh {
-  float operator()(float x) const { return elementary::tanh(x); }
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::tanh(x);
+  }
+};
+
+struct Gelu {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return (0.5F * x) * (1.0F + elementary::erf(x * 0.70710678F));
+  }
+};
+
+struct Silu {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return x * Sigmoid{}(x);
+  }
+};
+
+struct Softplus {
+  template <class Lanes>
+  Lanes operator()(Lanes x) const {
+    return elementary::log1p(elementary::exp(-elementary::magnitude(x))) + larger(x, Lanes{});
+  }
+};
+
+struct Elu {
+  float operator()(float x) const { return elementary::choose(x > 0.0F, x, elementary::expm1(x)); }
 };
 
 struct LeakyRelu {

@@ -245,12 +245,37 @@ TEST_P(Elementwise, UnaryFunctionsKeepTheirSpecialValues) {
   EXPECT_THROW((void)log(ints({1})), TypeError);
 }
 
+TEST_P(Elementwise, ElementaryFunctionsKeepTheirSpecialValues) {
+  expect_floats(exp2(floats({0.0F, -0.0F, 10.0F, 128.0F, -149.0F, -151.0F, -infinity, infinity, nan})),
+                {1.0F, 1.0F, 1024.0F, infinity, 0x1p-149F, 0.0F, 0.0F, infinity, nan});
+  expect_floats(log2(floats({0.0F, -0.0F, -1.0F, 1.0F, 0x1p-149F, 0x1p127F, infinity, -infinity, nan})),
+                {-infinity, -infinity, nan, 0.0F, -149.0F, 127.0F, infinity, nan, nan});
+  expect_floats(sin(floats({0.0F, -0.0F, infinity, -infinity, nan, 1e-40F, -3e38F, 0x1.7d1c8cp-1F})),
+                {0.0F, -0.0F, nan, nan, nan, 1e-40F, static_cast<float>(std::sin(-3e38F * 1.0)),
+                 static_cast<float>(std::sin(0x1.7d1c8cp-1))});
+  expect_floats(cos(floats({0.0F, -0.0F, infinity, -infinity, nan, 1e-40F, -3e38F, 0x1p21F})),
+                {1.0F, 1.0F, nan, nan, nan, 1.0F, static_cast<float>(std::cos(-3e38F * 1.0)),
+                 static_cast<float>(std::cos(0x1p21))});
+  expect_floats(erf(floats({0.0F, -0.0F, infinity, -infinity, nan, 4.0F, -4.0F})),
+                {0.0F, -0.0F, 1.0F, -1.0F, nan, 1.0F, -1.0F});
+}
+
 TEST_P(Elementwise, ActivationsKeepTheirSpecialValues) {
   expect_floats(relu(floats({2.0F, -1.0F, nan, -0.0F, 0.0F, infinity, -infinity})),
                 {2.0F, 0.0F, nan, 0.0F, 0.0F, infinity, 0.0F});
   expect_integers(relu(ints({int32_min, 3, 0})), {0, 3, 0});
   expect_floats(sigmoid(floats({infinity, -infinity, 0.0F, nan, -104.0F})), {1.0F, 0.0F, 0.5F, nan, 0.0F});
   expect_floats(tanh(floats({infinity, -infinity, -0.0F, 0.0F, nan})), {1.0F, -1.0F, -0.0F, 0.0F, nan});
+  expect_floats(gelu(floats({infinity, -infinity, -0.0F, 0.0F, nan, -10.0F})),
+                {infinity, nan, -0.0F, 0.0F, nan, -0.0F});
+  EXPECT_NEAR(elements<float>(gelu(floats({1.0F})))[0], 0.84134477F, 2 * 0x1p-24);
+  expect_floats(silu(floats({infinity, -infinity, -0.0F, 0.0F, nan, 2.0F, -200.0F})),
+                {infinity, nan, -0.0F, 0.0F, nan, 2.0F / (1.0F + 0.13533528F), -0.0F});
+  expect_floats(softplus(floats({infinity, -infinity, nan, 100.0F, -100.0F})),
+                {infinity, 0.0F, nan, 100.0F, 3.783506e-44F});
+  expect_floats(elu(floats({infinity, -infinity, -0.0F, 0.0F, nan, 2.0F, -1e-40F, -30.0F})),
+                {infinity, -1.0F, -0.0F, 0.0F, nan, 2.0F, -1e-40F, -1.0F});
+  expect_floats(elu(ints({3, 0, -100})), {3.0F, 0.0F, -1.0F});
 }
 
 TEST_P(Elementwise, ComparisonsTreatNanAsUnorderedAndZerosAsEqual) {
@@ -320,9 +345,14 @@ TEST(Elementary, StaysWithinOneUlpOfTheExactValue) {
       }
     }
   };
-  check(exp(x), std::exp, 0.991);
-  check(log(x), std::log, 0.834);
-  check(tanh(x), std::tanh, 0.501);
+  check(exp(x), std::exp, 1.0);
+  check(exp2(x), std::exp2, 1.0);
+  check(log(x), std::log, 1.0);
+  check(log2(x), std::log2, 1.0);
+  check(sin(x), std::sin, 1.0);
+  check(cos(x), std::cos, 1.0);
+  check(erf(x), std::erf, 1.0);
+  check(tanh(x), std::tanh, 1.0);
   check(sigmoid(x), [](long double v) { return 1.0L / (1.0L + std::exp(-v)); }, 3.0);
 }
 
@@ -538,6 +568,16 @@ TEST_P(Elementwise, GradientsOfUnaryFunctions) {
   expect_floats(gradient(neg, {1, 2}, {3, -0.0F}), {-3, 0});
   expect_floats(gradient(exp, {0, -infinity}, {3, 3}), {3, 0});
   expect_floats(gradient(log, {4, 0}, {2, 1}), {0.5F, infinity});
+  expect_floats(gradient(exp2, {3, -infinity}, {0.5F, 1}), {8 * 0.6931472F * 0.5F, 0});
+  expect_floats(gradient(log2, {4, 0, -0.0F}, {2, 1, 1}), {2 / (4 * 0.6931472F), infinity, -infinity});
+  expect_floats(gradient(sin, {0, infinity}, {3, 1}), {3, nan});
+  expect_floats(gradient(cos, {0, -0.0F}, {3, 3}), {-0.0F, 0});
+  expect_floats(gradient(erf, {0, infinity, -infinity}, {2, 1, 1}), {2 * 1.1283792F, 0, 0});
+  expect_floats(gradient(gelu, {0, infinity, 40, -40, nan}, {1, 1, 1, 1, 1}), {0.5F, nan, 1, 0, nan});
+  expect_floats(gradient(silu, {0, 200, -200, infinity, nan}, {1, 1, 1, 1, 1}), {0.5F, 1, 0, nan, nan});
+  expect_floats(gradient(softplus, {0, infinity, -infinity, nan}, {4, 1, 1, 1}), {2, 1, 0, nan});
+  expect_floats(gradient(elu, {3, 0, -0.0F, -infinity, infinity, nan}, {2, 2, 2, 2, 2, 2}),
+                {2, 2, 2, 0, 2, nan});
   expect_floats(gradient(relu, {1, 0, -0.0F, -1, nan}, {infinity, infinity, 1, nan, 1}),
                 {infinity, 0, 0, 0, 0});
   expect_floats(gradient(abs, {-2, 0, -0.0F, 3}, {5, 5, 5, 5}), {-5, 0, 0, 5});
@@ -608,8 +648,10 @@ TEST(Backends, CpuAndReferenceAgreeBitForBit) {
     };
     EXPECT_EQ(result(Backend::cpu), result(Backend::reference)) << name;
   }
-  for (const std::string_view name : {"neg", "abs", "sign", "recip", "sqrt", "rsqrt", "exp", "log", "floor",
-                                      "ceil", "round", "relu", "sigmoid", "tanh", "leaky_relu"}) {
+  for (const std::string_view name :
+       {"neg",  "abs",     "sign", "recip", "sqrt", "rsqrt",    "exp",  "exp2",
+        "log",  "log2",    "sin",  "cos",   "erf",  "floor",    "ceil", "round",
+        "relu", "sigmoid", "tanh", "gelu",  "silu", "softplus", "elu",  "leaky_relu"}) {
     const auto result = [&](Backend backend) {
       return bits(elements<float>(apply_operation(name, std::vector<Argument>{tensor(backend, x)})));
     };

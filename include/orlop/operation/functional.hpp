@@ -47,7 +47,12 @@ ORLOP_API Tensor recip(const Tensor& tensor);
 ORLOP_API Tensor sqrt(const Tensor& tensor);
 ORLOP_API Tensor rsqrt(const Tensor& tensor);
 ORLOP_API Tensor exp(const Tensor& tensor);
+ORLOP_API Tensor exp2(const Tensor& tensor);
 ORLOP_API Tensor log(const Tensor& tensor);
+ORLOP_API Tensor log2(const Tensor& tensor);
+ORLOP_API Tensor sin(const Tensor& tensor);
+ORLOP_API Tensor cos(const Tensor& tensor);
+ORLOP_API Tensor erf(const Tensor& tensor);
 ORLOP_API Tensor floor(const Tensor& tensor);
 ORLOP_API Tensor ceil(const Tensor& tensor);
 /// To the nearest integer, ties to even.
@@ -56,6 +61,10 @@ ORLOP_API Tensor round(const Tensor& tensor);
 ORLOP_API Tensor logical_not(const Tensor& tensor);
 ORLOP_API Tensor relu(const Tensor& tensor);
 ORLOP_API Tensor tanh(const Tensor& tensor);
+ORLOP_API Tensor gelu(const Tensor& tensor);
+ORLOP_API Tensor silu(const Tensor& tensor);
+ORLOP_API Tensor softplus(const Tensor& tensor);
+ORLOP_API Tensor elu(const Tensor& tensor);
 ORLOP_API Tensor sigmoid(const Tensor& tensor);
 /// The slope below 0 is 0.01.
 ORLOP_API Tensor leaky_relu(const Tensor& tensor);

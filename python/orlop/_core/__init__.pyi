@@ -769,8 +769,23 @@ def rsqrt(tensor: object) -> Tensor:
 def exp(tensor: object) -> Tensor:
     """e to the power of each element, as Float32."""
 
+def exp2(tensor: object) -> Tensor:
+    """2 to the power of each element."""
+
 def log(tensor: object) -> Tensor:
     """The natural logarithm of each element."""
+
+def log2(tensor: object) -> Tensor:
+    """The logarithm to base 2 of each element."""
+
+def sin(tensor: object) -> Tensor:
+    """The sine of each element, in radians."""
+
+def cos(tensor: object) -> Tensor:
+    """The cosine of each element, in radians."""
+
+def erf(tensor: object) -> Tensor:
+    """The error function of each element."""
 
 def floor(tensor: object) -> Tensor:
     """The greatest integer that is not above each element."""
@@ -789,6 +804,18 @@ def relu(tensor: object) -> Tensor:
 
 def tanh(tensor: object) -> Tensor:
     """The hyperbolic tangent of each element, as Float32."""
+
+def gelu(tensor: object) -> Tensor:
+    """x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32."""
+
+def silu(tensor: object) -> Tensor:
+    """x * sigmoid(x) of each element, as Float32."""
+
+def softplus(tensor: object) -> Tensor:
+    """log(1 + exp(x)) of each element, as Float32; no overflow."""
+
+def elu(tensor: object) -> Tensor:
+    """Each element where it is positive, otherwise exp(x) - 1, as Float32."""
 
 def sigmoid(tensor: object) -> Tensor:
     """1 / (1 + exp(-x)) of each element, as Float32."""

@@ -5,6 +5,8 @@ namespace orlop::inline v0 {
 
 namespace {
 
+constexpr float ln2 = 0.6931471806F;
+
 Gradients neg_gradients(const GradientContext& context) {
   return context.per_tensor([&](std::size_t position) {
     return context.fit(position, context.compute("neg", {context.cotangent()}));
@@ -43,14 +45,45 @@ Gradients exp_gradients(const GradientContext& context) {
   return scaled_cotangent(context, [&] { return context.result(); });
 }
 
+// ln(2)·y
+Gradients exp2_gradients(const GradientContext& context) {
+  return scaled_cotangent(context, [&] { return context.compute("mul", {context.result(), Scalar(ln2)}); });
+}
+
+// 1/x
 Gradients log_gradients(const GradientContext& context) {
   return scaled_cotangent(context, [&] { return context.compute("div", {Scalar(1.0F), context.tensor(0)}); });
+}
+
+// 1/(x·ln(2))
+Gradients log2_gradients(const GradientContext& context) {
+  return scaled_cotangent(context, [&] {
+    return context.compute("div", {Scalar(1.0F), context.compute("mul", {context.tensor(0), Scalar(ln2)})});
+  });
+}
+
+Gradients sin_gradients(const GradientContext& context) {
+  return scaled_cotangent(context, [&] { return context.compute("cos", {context.tensor(0)}); });
+}
+
+Gradients cos_gradients(const GradientContext& context) {
+  return scaled_cotangent(
+      context, [&] { return context.compute("neg", {context.compute("sin", {context.tensor(0)})}); });
+}
+
+// (2/√π)·exp(−(x·x))
+Gradients erf_gradients(const GradientContext& context) {
+  return scaled_cotangent(context, [&] {
+    const Tensor& x = context.tensor(0);
+    const Tensor bell = context.compute("exp", {context.compute("neg", {context.compute("mul", {x, x})})});
+    return context.compute("mul", {bell, Scalar(1.1283791671F)});
+  });
 }
 
 }  // namespace
 
 DefinitionList unary_definitions() {
-  static const std::array<ElementwiseDefinition, 11> definitions{{
+  static const std::array<ElementwiseDefinition, 16> definitions{{
       {"neg", 1, neg_gradients},
       {"abs", 1, abs_gradients},
       {"sign", 1, zero_gradients},
@@ -58,7 +91,12 @@ DefinitionList unary_definitions() {
       {"sqrt", 1, sqrt_gradients},
       {"rsqrt", 1, rsqrt_gradients},
       {"exp", 1, exp_gradients},
+      {"exp2", 1, exp2_gradients},
       {"log", 1, log_gradients},
+      {"log2", 1, log2_gradients},
+      {"sin", 1, sin_gradients},
+      {"cos", 1, cos_gradients},
+      {"erf", 1, erf_gradients},
       {"floor", 1, zero_gradients},
       {"ceil", 1, zero_gradients},
       {"round", 1, zero_gradients},
