@@ -106,6 +106,28 @@ def test_long_fibres_agree_with_a_stable_order(size, flag):
             check_topk(tensor(values), values, k, 0, flag)
 
 
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = orlop.thread_count()
+    orlop.set_thread_count(request.param)
+    yield
+    orlop.set_thread_count(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_results_do_not_depend_on_the_threads():
+    rng = np.random.default_rng(9)
+    specials = rng.choice(np.array([*SPECIAL, *rng.standard_normal(90)], np.float32), 300_001)
+    for values in (specials, rng.integers(-(2**20), 2**20, 300_001).astype(np.int32)):
+        for flag in (False, True):
+            check_sort(tensor(values), values, 0, flag)
+            check_topk(tensor(values), values, 100_000, 0, flag)
+    rows = specials[: 500 * 600].reshape(500, 600)
+    for axis, strides in itertools.product((0, 1), (None, (600, 1))):
+        check_sort(tensor(rows, strides), rows, axis, False)
+        check_topk(tensor(rows, strides), rows, 5, axis, True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strides", [None, (7 * 60, 60, 1), (1, 60 * 41, 41), (2, 80, 640)])
 def test_every_axis_of_every_memory_order_is_sorted(kind, strides):

@@ -23,6 +23,7 @@ namespace {
 using Key = std::uint32_t;
 using Item = std::uint64_t;  // a key above a position: ascending items are a stable order
 
+constexpr Index block_size = 128;  // elements that are looked at together, in vectors
 constexpr Key greatest_key = 0xFFFFFFFFU;
 constexpr Key sign_bit = 0x80000000U;
 
@@ -44,8 +45,7 @@ template <bool IsDescending, class T>
 T element_of(Key key) {
   if (IsDescending) key = ~key;
   if constexpr (std::is_same_v<T, float>) {
-    const Key sign = ~key & sign_bit;
-    return std::bit_cast<float>(key ^ (sign != 0 ? greatest_key : sign_bit));
+    return std::bit_cast<float>(key ^ (((key >> 31) - 1) | sign_bit));
   } else {
     return static_cast<std::int32_t>(key ^ sign_bit);
   }
@@ -107,11 +107,13 @@ Key make_keys(const Ranges& ranges, KeyAt key_at, Key* keys) {
   ranges.for_each([&](std::size_t range, Index first, Index last) {
     Key somewhere = 0;
     Key everywhere = ~Key{0};
-    for (Index i = first; i < last; ++i) {
-      const Key key = key_at(i);
-      keys[i] = key;
-      somewhere |= key;
-      everywhere &= key;
+    for (; first < last; first += block_size) {  // two loops over cached keys, which compilers vectorize
+      const Index end = std::min(first + block_size, last);
+      for (Index i = first; i < end; ++i) keys[i] = key_at(i);
+      for (Index i = first; i < end; ++i) {
+        somewhere |= keys[i];
+        everywhere &= keys[i];
+      }
     }
     set_somewhere[range] = somewhere;
     set_everywhere[range] = everywhere;
@@ -120,46 +122,68 @@ Key make_keys(const Ranges& ranges, KeyAt key_at, Key* keys) {
   return somewhere & ~std::reduce(set_everywhere.begin(), set_everywhere.end(), ~Key{0}, std::bit_and());
 }
 
+constexpr unsigned digit_bits = 8;
+constexpr Key digit_mask = (Key{1} << digit_bits) - 1;
+using Counts = std::array<Key, std::size_t{digit_mask} + 1>;
+
+/// How often each digit occurs at positions `first` … `last - 1`.
+template <class DigitAt>
+Counts count_digits(Index first, Index last, DigitAt digit_at) {
+  std::array<Counts, 4> counts{};  // so that equal neighbours do not wait for one another
+  for (; first + 4 <= last; first += 4)
+    for (Index i = 0; i < 4; ++i) ++counts[static_cast<std::size_t>(i)][digit_at(first + i)];
+  for (; first < last; ++first) ++counts[0][digit_at(first)];
+  for (std::size_t digit = 0; digit <= digit_mask; ++digit)
+    counts[0][digit] += counts[1][digit] + counts[2][digit] + counts[3][digit];
+  return counts[0];
+}
+
+/// Puts each word of positions `first` … `last - 1` at the next place of its digit.
+template <class WordAt, class DigitOf, class Put>
+void put_words(Index first, Index last, Counts places, WordAt word_at, DigitOf digit_of, Put put) {
+  for (; first < last; ++first) {
+    const auto word = word_at(first);
+    put(places[digit_of(word)]++, word);
+  }
+}
+
+/// Orders the words at all positions by one digit, stably.
+template <class WordAt, class Put>
+void move_words(const Ranges& ranges, unsigned shift, WordAt word_at, Put put) {
+  const auto digit_of = [shift](auto word) { return key_in(word) >> shift & digit_mask; };
+  std::vector<Counts> places(ranges.count());
+  ranges.for_each([&](std::size_t range, Index first, Index last) {
+    places[range] = count_digits(first, last, [=](Index i) { return digit_of(word_at(i)); });
+  });
+  Key sum = 0;
+  for (std::size_t digit = 0; digit <= digit_mask; ++digit)
+    for (Counts& counts : places) sum += std::exchange(counts[digit], sum);
+  ranges.for_each([&](std::size_t range, Index first, Index last) {
+    put_words(first, last, places[range], word_at, digit_of, put);
+  });
+}
+
 /// A stable sort by keys, in digits of 8 bits, of which only those move words that differ: `write(place,
 /// word)` gets each word, which is `word_of(key, position)` of an element. Elements are read once: another
 /// thread may write them meanwhile.
 template <class Word, class KeyAt, class WordOf, class Write>
 void radix_sort(Index size, Scratch& scratch, KeyAt key_at, WordOf word_of, Write write) {
-  constexpr unsigned digit_bits = 8;
-  constexpr Key mask = (Key{1} << digit_bits) - 1;
   const Ranges ranges(size);
   Key* const keys = scratch.keys();
   const Key differing = make_keys(ranges, key_at, keys);
   unsigned digits = 0;
   std::array<unsigned, 32 / digit_bits> shifts{};
   for (unsigned shift = 0; shift < 32; shift += digit_bits)
-    if ((differing >> shift & mask) != 0) shifts[digits++] = shift;
+    if ((differing >> shift & digit_mask) != 0) shifts[digits++] = shift;
 
-  std::vector<std::array<Key, std::size_t{mask} + 1>> places(ranges.count());
-  const auto move = [&](unsigned shift, auto word_at, auto put) {
-    ranges.for_each([&](std::size_t range, Index first, Index last) {
-      auto& counts = places[range];
-      counts.fill(0);
-      for (Index i = first; i < last; ++i) ++counts[key_in(word_at(i)) >> shift & mask];
-    });
-    Key sum = 0;
-    for (std::size_t digit = 0; digit <= mask; ++digit)
-      for (auto& counts : places) sum += std::exchange(counts[digit], sum);
-    ranges.for_each([&](std::size_t range, Index first, Index last) {
-      auto& next = places[range];
-      for (Index i = first; i < last; ++i) {
-        const Word word = word_at(i);
-        put(next[key_in(word) >> shift & mask]++, word);
-      }
-    });
-  };
   const std::array<Word*, 2> rooms = scratch.rooms<Word>();
-  const auto made = [&](Index i) { return word_of(keys[i], i); };
+  const auto made = [=](Index i) { return word_of(keys[i], i); };
   const auto move_digit = [&](unsigned digit, auto word_at) {
     if (digit + 1 == digits)
-      move(shifts[digit], word_at, write);
+      move_words(ranges, shifts[digit], word_at, write);
     else
-      move(shifts[digit], word_at, [to = rooms[digit % 2]](Key place, Word word) { to[place] = word; });
+      move_words(ranges, shifts[digit], word_at,
+                 [to = rooms[digit % 2]](Key place, Word word) { to[place] = word; });
   };
   if (digits == 0)
     for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), made(i));
@@ -176,7 +200,8 @@ template <bool IsDescending, class T, class Write>
 void sort_items(const T* elements, Index size, Scratch& scratch, Write write) {
   if (size > few) {
     radix_sort<Item>(
-        size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); }, item_of, write);
+        size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); },
+        [](Key key, Index position) { return item_of(key, position); }, write);
     return;
   }
   std::array<Item, few> items;
@@ -201,10 +226,19 @@ void restore_bits(const float* elements, Index size, float* sorted) {
   };
   auto [zero, last_zero] = equal_to(0.0F);
   auto [nan, last_nan] = equal_to(std::numeric_limits<float>::quiet_NaN());
-  for (Index i = 0; i < size; ++i) {
-    const float x = elements[i];
-    if (x == 0 && zero != last_zero) *zero++ = x;
-    if (x != x && nan != last_nan) *nan++ = x;
+  const auto is_special = [](float x) {
+    return static_cast<std::uint32_t>(x == 0) | static_cast<std::uint32_t>(x != x);
+  };
+  for (Index first = 0; first < size; first += block_size) {
+    const Index end = std::min(first + block_size, size);
+    std::uint32_t is_any = 0;
+    for (Index i = first; i < end; ++i) is_any |= is_special(elements[i]);
+    if (is_any == 0) continue;
+    for (Index i = first; i < end; ++i) {
+      const float x = elements[i];
+      if (x == 0 && zero != last_zero) *zero++ = x;
+      if (x != x && nan != last_nan) *nan++ = x;
+    }
   }
 }
 
@@ -219,11 +253,7 @@ void sort_values(const T* elements, Index size, Scratch& scratch, T* sorted) {
       size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); },
       [](Key key, Index) { return key; },
       [=](Key place, Key key) { sorted[place] = element_of<IsDescending, T>(key); });
-  if constexpr (std::is_same_v<T, float>) {
-    bool has_several = false;
-    for (Index i = 0; i < size; ++i) has_several |= elements[i] == 0 || elements[i] != elements[i];
-    if (has_several) restore_bits<IsDescending>(elements, size, sorted);
-  }
+  if constexpr (std::is_same_v<T, float>) restore_bits<IsDescending>(elements, size, sorted);
 }
 
 /// Whether an element of a block may come before `last`, which came earlier.
@@ -240,7 +270,6 @@ bool may_precede(const T* elements, Index size, T last) {
 /// The first `count` items of `size` elements, in order, to `items`, which has room for `2 * count`.
 template <bool IsDescending, class T>
 void select_items(const T* elements, Index size, Index count, Item* items) {
-  constexpr Index block_size = 128;
   const Index room = 2 * count;
   Index kept = 0;
   Item limit = ~Item{0};  // what comes after it is not among the first
@@ -279,7 +308,7 @@ class Order {
   Order(Index size, Index count)
       : size_(size),
         count_(count),
-        is_selecting_(count < size / 8),
+        is_selecting_(count < size / 32),
         scratch_(is_selecting_ || size <= few ? 0 : size),
         selected_(
             std::make_unique_for_overwrite<Item[]>(static_cast<std::size_t>(is_selecting_ ? 2 * count : 0))) {
@@ -298,8 +327,8 @@ class Order {
     } else if (What == Written::values && count_ == size_) {
       if constexpr (What == Written::values) sort_values<IsDescending>(elements, size_, scratch_, result);
     } else {
-      sort_items<IsDescending>(elements, size_, scratch_, [&](Key place, Item item) {
-        if (place < count_) write(place, item);
+      sort_items<IsDescending>(elements, size_, scratch_, [write, count = count_](Key place, Item item) {
+        if (place < count) write(place, item);
       });
     }
   }

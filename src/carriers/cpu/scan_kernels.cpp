@@ -267,10 +267,14 @@ void multiply_rows(const typename Rule::Element* first, Index width, const Strid
                    typename Rule::Accumulated* products) {
   std::fill_n(products, width, Rule::start);
   for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
-    for (Index i = 0; i < count; ++i) {
-      const auto* const row = first + offsets[0] + i * reduced.step(0);
+    const auto* row = first + offsets[0];
+    const Index step = reduced.step(0);
+    Index i = 0;
+    for (; i + 2 <= count; i += 2, row += 2 * step)  // two rows for one pass over the products
+      for (Index lane = 0; lane < width; ++lane)
+        products[lane] = Rule::next(Rule::next(products[lane], row[lane]), row[lane + step]);
+    if (i < count)
       for (Index lane = 0; lane < width; ++lane) products[lane] = Rule::next(products[lane], row[lane]);
-    }
   });
 }
 
