@@ -136,13 +136,22 @@ float round_ratio(const nb::object& numerator, const nb::object& denominator) {
   return negative == 1 ? -result : result;
 }
 
+// Kept for the process. No guarded static: the import may let the interpreter go, and whoever holds it then
+// must not wait here.
+nb::handle number_class(PyObject*& kept, const char* name) {
+  if (kept == nullptr) {
+    nb::object fresh = nb::module_::import_("numbers").attr(name);
+    if (kept == nullptr) kept = fresh.release().ptr();
+  }
+  return kept;
+}
 nb::handle real_type() {
-  static PyObject* type = nb::object(nb::module_::import_("numbers").attr("Real")).release().ptr();
-  return type;
+  static PyObject* type = nullptr;
+  return number_class(type, "Real");
 }
 nb::handle integral_type() {
-  static PyObject* type = nb::object(nb::module_::import_("numbers").attr("Integral")).release().ptr();
-  return type;
+  static PyObject* type = nullptr;
+  return number_class(type, "Integral");
 }
 
 Scalar from_integer(nb::handle number) {
