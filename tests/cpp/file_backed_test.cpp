@@ -16,6 +16,7 @@
 #include <limits>
 #include <thread>
 
+#include "files.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
 #include "orlop/carriers/routes.hpp"
@@ -34,56 +35,16 @@ using detail::IoScriptOptions;
 using detail::IoStep;
 using detail::ScopedIoCalls;
 using testing::HasSubstr;
+using testing_support::code_of;
+using testing_support::message_of;
+using testing_support::open_descriptors;
+using testing_support::Place;
+using testing_support::script;
 using Kind = IoStep::Kind;
 
-class Place final : public testing::Environment {
- public:
-  void SetUp() override {
-    // In memory where there is such a place: tens of thousands of small files would keep a disk's journal
-    // busy.
-    const fs::path base = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
-    std::string pattern = (base / "orlop-file-backed-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-    setenv("ORLOP_TMPDIR", root_.c_str(), 1);
-    ASSERT_FALSE(detail::session_directory().empty());
-  }
-  void TearDown() override {
-    fs::remove_all(root_);
-    unsetenv("ORLOP_TMPDIR");
-  }
-
- private:
-  fs::path root_;
-};
-const auto* const kPlace = testing::AddGlobalTestEnvironment(new Place);
-
-std::shared_ptr<IoScript> script(IoScriptOptions options) {
-  return std::make_shared<IoScript>(std::move(options));
-}
-
-template <class E>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-int code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const OSError& error) {
-    return error.code();
-  }
-  return 0;
-}
-
-int open_descriptors() {
-  return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
-}
+// In memory where there is such a place: tens of thousands of small files would keep a disk's journal busy.
+const auto* const kPlace = testing::AddGlobalTestEnvironment(new Place(
+    fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path(), "file-backed"));
 
 std::size_t files() {
   return static_cast<std::size_t>(

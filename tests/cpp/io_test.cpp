@@ -20,6 +20,7 @@
 #include <numeric>
 #include <thread>
 
+#include "files.hpp"
 #include "orlop/io/io_calls.hpp"
 #include "orlop/io/io_script.hpp"
 #include "orlop/io/session_directory.hpp"
@@ -31,25 +32,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing_support::code_of;
+using testing_support::message_of;
+using testing_support::open_descriptors;
+using testing_support::Place;
+using testing_support::script;
 using Kind = IoStep::Kind;
 
-// A fresh place for all files of this test program.
-class Place final : public testing::Environment {
- public:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "orlop-io-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root = pattern;
-    setenv("ORLOP_TMPDIR", root.c_str(), 1);
-    ASSERT_FALSE(session_directory().empty());  // so that its lock is in every count of descriptors
-  }
-  void TearDown() override {
-    fs::remove_all(root);
-    unsetenv("ORLOP_TMPDIR");
-  }
-  inline static fs::path root;
-};
-const auto* const kPlace = testing::AddGlobalTestEnvironment(new Place);
+const auto* const kPlace = testing::AddGlobalTestEnvironment(new Place(fs::temp_directory_path(), "io"));
 
 // Runs `body` in a forked child; what waitpid says about its end. A false or throwing body exits with 1.
 int in_child(const std::function<bool()>& body, bool normal_exit = true) {
@@ -70,10 +60,6 @@ int in_child(const std::function<bool()>& body, bool normal_exit = true) {
   return status;
 }
 
-int open_descriptors() {
-  return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
-}
-
 std::vector<std::string> session_directories(const fs::path& base) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(base))
@@ -88,29 +74,6 @@ std::string read_text(const TemporaryFile& file, std::size_t size, Index offset 
   std::string text(size, '\0');
   file.read(std::as_writable_bytes(std::span(text)), offset);
   return text;
-}
-
-template <class E>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-int code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const OSError& error) {
-    return error.code();
-  }
-  return 0;
-}
-
-std::shared_ptr<IoScript> script(IoScriptOptions options) {
-  return std::make_shared<IoScript>(std::move(options));
 }
 
 TEST(IoCalls, EachIsItsSystemCallOrMinusErrno) {

@@ -7,12 +7,14 @@ from orlop.core._representation import Subtensor, TensorRepresentation
 from orlop.operation import table_operation
 
 
-class ListCarrier(Carrier):
-    """Numbers in a list. Grows when empty and computes `relu`, `add` and `mul` on Float32."""
+class ListHooks:
+    """The required hooks of a carrier, over a list of values of any dtype."""
 
-    def __init__(self, values=(), *, mutable=True, dtype=DType.Float32):
+    allocations = 0
+
+    def __init__(self, values=(), dtype=DType.Float32, *, mutable=True):
         super().__init__()
-        self.values, self.mutable, self.held_dtype = list(values), mutable, dtype
+        self.values, self.held_dtype, self.mutable = list(values), dtype, mutable
 
     def size(self):
         return len(self.values)
@@ -27,13 +29,18 @@ class ListCarrier(Carrier):
         self.values[index] = value
 
     def new_like(self, values, *, mutable=True, dtype=None):
-        return type(self)(values, mutable=mutable, dtype=dtype or self.held_dtype)
+        return type(self)(values, dtype or self.held_dtype, mutable=mutable)
 
     def allocate_like(self, size, *, mutable=True, dtype=None):
-        return type(self)([0.0] * size, mutable=mutable, dtype=dtype or self.held_dtype)
+        type(self).allocations += 1
+        return type(self)([0] * size, dtype or self.held_dtype, mutable=mutable)
 
     def scatter(self, to_scatter, scatter_onto, mapping, mapping_offset=0):
-        raise NotImplementedError("ListCarrier does not scatter")
+        raise NotImplementedError(f"{type(self).__name__} does not scatter")
+
+
+class ListCarrier(ListHooks, Carrier):
+    """Grows when empty and computes `relu`, `add` and `mul` on Float32."""
 
     def _is_mutable(self):
         return self.mutable
@@ -51,14 +58,18 @@ class ListCarrier(Carrier):
         return table_operation(operation_name)
 
 
-FLOAT = DType.Float32
-PLANS = [
-    resolve_operation_plan("relu", FLOAT),
-    resolve_operation_plan("add", FLOAT, FLOAT),
-    resolve_operation_plan("mul", FLOAT, FLOAT),
-    resolve_operation_plan("mul", FLOAT, 2.0),
-]
-register_operation_capabilities(ListCarrier, [OperationCapability.from_plan(plan) for plan in PLANS])
+register_operation_capabilities(
+    ListCarrier,
+    [
+        OperationCapability.from_plan(resolve_operation_plan(name, *operands))
+        for name, *operands in [
+            ("relu", DType.Float32),
+            ("add", DType.Float32, DType.Float32),
+            ("mul", DType.Float32, DType.Float32),
+            ("mul", DType.Float32, 2.0),
+        ]
+    ],
+)
 
 
 def compound_tensor():

@@ -7,6 +7,7 @@ import threading
 import weakref
 
 import pytest
+from list_carrier import ListHooks
 
 import orlop
 from orlop import CPU, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor, functional
@@ -48,43 +49,11 @@ def relu_f():
     return resolve_operation_plan("relu", F)
 
 
-class Storage:
-    """The required hooks over a list."""
-
-    allocations = 0
-
-    def __init__(self, values=(), dtype=F):
-        super().__init__()
-        self.values, self.kind = list(values), dtype
-
-    def size(self):
-        return len(self.values)
-
-    def dtype(self):
-        return self.kind
-
-    def get_value(self, index):
-        return self.values[index]
-
-    def set_value(self, index, value):
-        self.values[index] = value
-
-    def new_like(self, values, mutable=True, dtype=None):
-        return type(self)(values, dtype or self.kind)
-
-    def allocate_like(self, size, mutable=True, dtype=None, empty=False):
-        type(self).allocations += 1
-        return type(self)([0] * size, dtype or self.kind)
-
-    def scatter(self, to_scatter, scatter_onto, mapping, mapping_offset=0):
-        raise NotImplementedError
-
-
 def fresh_class(name="Mine"):
-    return type(name, (Storage, Carrier), {"_dispatch_op": lambda self, operation: table_operation(operation)})
+    return type(name, (ListHooks, Carrier), {"_dispatch_op": lambda self, operation: table_operation(operation)})
 
 
-class Composite(Storage, DependentCarrier):
+class Composite(ListHooks, DependentCarrier):
     def __init__(self, capabilities=(), finalize=True):
         super().__init__()
         self.capabilities = capabilities
@@ -385,7 +354,7 @@ def test_dependent_capabilities_before_finalization():
 
 
 def test_a_dependent_class_without_the_hook():
-    class Bare(Storage, DependentCarrier):
+    class Bare(ListHooks, DependentCarrier):
         pass
 
     with pytest.raises(NotImplementedError):

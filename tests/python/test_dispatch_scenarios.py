@@ -1,6 +1,7 @@
 """The scenarios of the dispatch specification for carriers in RAM and carriers written in Python."""
 
 import pytest
+from list_carrier import ListHooks
 
 import orlop
 from orlop import CPU, Carrier, DependentCarrier, DType, FileBacked, Generic, Layout, Metal, Operation, Shape, Stride, Tensor
@@ -15,36 +16,8 @@ PLANNED = [spec.name for spec in registered_operations()]
 COMPUTING = [CPU, Generic]
 
 
-class Store(Carrier):
-    """The required hooks over a list of any dtype."""
-
-    allocations = 0
-
-    def __init__(self, values=(), dtype=FLOAT):
-        super().__init__()
-        self.values, self.kind = list(values), dtype
-
-    def size(self):
-        return len(self.values)
-
-    def dtype(self):
-        return self.kind
-
-    def get_value(self, index):
-        return self.values[index]
-
-    def set_value(self, index, value):
-        self.values[index] = value
-
-    def new_like(self, values, *, mutable=True, dtype=None):
-        return type(self)(values, dtype or self.kind)
-
-    def allocate_like(self, size, *, mutable=True, dtype=None):
-        type(self).allocations += 1
-        return type(self)([0] * size, dtype or self.kind)
-
-    def scatter(self, to_scatter, scatter_onto, mapping, mapping_offset=0):
-        raise NotImplementedError
+class Store(ListHooks, Carrier):
+    """The required hooks and no other."""
 
 
 class Traced(Operation):
@@ -203,20 +176,13 @@ def test_dispatch_reject_specialization_of_a_shipped_carrier():
 
 
 def test_outsiders_may_write_sibling_and_dependent_carriers():
-    class Dependent(DependentCarrier):
-        size, dtype, get_value, set_value = Store.size, Store.dtype, Store.get_value, Store.set_value
-        new_like, allocate_like, scatter = Store.new_like, Store.allocate_like, Store.scatter
-
-        def __init__(self, values):
-            super().__init__()
-            self.values, self.kind = list(values), FLOAT
+    class Dependent(ListHooks, DependentCarrier):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             self._finalize_dependent_capabilities()
 
         def _generate_operation_capabilities(self):
             return [OperationCapability.from_plan(resolve_operation_plan("add", FLOAT, FLOAT))]
-
-        def allocate_like(self, size, *, mutable=True, dtype=None):
-            return Dependent([0.0] * size)
 
         def _dispatch_op(self, name):
             return table_operation(name)
