@@ -114,9 +114,22 @@ void register_capabilities(nb::handle carrier_class, nb::handle capabilities) {
   register_operation_capabilities(asked.carrier_class, to_entries(capabilities, what));
 }
 
+/// `answer(class, plan)` as a function of both.
+template <class Answer>
+void bind_plan_query(nb::module_& module, const char* name, Answer answer, const char* doc) {
+  module.def(
+      name,
+      [name, answer](nb::handle carrier_class, nb::handle plan) {
+        const AskedClass asked = to_asked_class(carrier_class, name);
+        return answer(asked, to_plan(plan, name));
+      },
+      "carrier_class"_a.none(), "plan"_a.none(), doc);
+}
+
 void bind_class_queries(nb::module_& module) {
   module.def(
-      "register_operation_capabilities", register_capabilities, "carrier_class"_a, "capabilities"_a,
+      "register_operation_capabilities", register_capabilities, "carrier_class"_a.none(),
+      "capabilities"_a.none(),
       "Declares, once and for good, what exactly `carrier_class` can execute (P23).\n\n"
       "All or nothing; a rejected call leaves the class open, an empty iterable is a full declaration.\n"
       "Errors: TypeError for Carrier itself, a class that is no Carrier, a dependent, shipped or defined "
@@ -131,43 +144,31 @@ void bind_class_queries(nb::module_& module) {
         const AskedClass asked = to_asked_class(carrier_class, what);
         return listed(orlop::detail::capabilities_of(asked.carrier_class), operation, what);
       },
-      "carrier_class"_a, "operation"_a = nb::none(),
+      "carrier_class"_a.none(), "operation"_a = nb::none(),
       "What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).");
-  module.def(
-      "matching_capability",
-      [](nb::handle carrier_class, nb::handle plan) {
-        constexpr std::string_view what = "matching_capability";
-        const AskedClass asked = to_asked_class(carrier_class, what);
-        const OperationPlan& wanted = to_plan(plan, what);
-        return find_entry(orlop::detail::capabilities_of(asked.carrier_class), wanted);
+  bind_plan_query(
+      module, "matching_capability",
+      [](const AskedClass& asked, const OperationPlan& plan) {
+        return find_entry(orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "carrier_class"_a, "plan"_a, "The stored entry that matches the plan, or None (P25).");
-  module.def(
-      "supports_operation_plan",
-      [](nb::handle carrier_class, nb::handle plan) {
-        constexpr std::string_view what = "supports_operation_plan";
-        const AskedClass asked = to_asked_class(carrier_class, what);
-        return supports_operation_plan(asked.carrier_class, to_plan(plan, what));
+      "The stored entry that matches the plan, or None (P25).");
+  bind_plan_query(
+      module, "supports_operation_plan",
+      [](const AskedClass& asked, const OperationPlan& plan) {
+        return supports_operation_plan(asked.carrier_class, plan);
       },
-      "carrier_class"_a, "plan"_a, "Whether the exact class advertises the plan (P25).");
-  module.def(
-      "unsupported_plan_reason",
-      [](nb::handle carrier_class, nb::handle plan) {
-        constexpr std::string_view what = "unsupported_plan_reason";
-        const AskedClass asked = to_asked_class(carrier_class, what);
-        const OperationPlan& wanted = to_plan(plan, what);
-        return reason_or_none(asked.name, orlop::detail::capabilities_of(asked.carrier_class), wanted);
+      "Whether the exact class advertises the plan (P25).");
+  bind_plan_query(
+      module, "unsupported_plan_reason",
+      [](const AskedClass& asked, const OperationPlan& plan) {
+        return reason_or_none(asked.name, orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "carrier_class"_a, "plan"_a, "None where the plan is supported, otherwise why not (P28).");
-  module.def(
-      "require_capability",
-      [](nb::handle carrier_class, nb::handle plan) {
-        constexpr std::string_view what = "require_capability";
-        const AskedClass asked = to_asked_class(carrier_class, what);
-        const OperationPlan& wanted = to_plan(plan, what);
-        return require_entry(asked, orlop::detail::capabilities_of(asked.carrier_class), wanted);
+      "None where the plan is supported, otherwise why not (P28).");
+  bind_plan_query(
+      module, "require_capability",
+      [](const AskedClass& asked, const OperationPlan& plan) {
+        return require_entry(asked, orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "carrier_class"_a, "plan"_a,
       "The stored entry that matches the plan, or UnsupportedOperationPlan (P25).");
 }
 

@@ -28,7 +28,7 @@ void bind_binary(nb::module_& module, const char* name, const char* doc, const c
                  const char* second = "rhs") {
   module.def(
       name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
-      nb::arg(first), nb::arg(second), doc);
+      nb::arg(first).none(), nb::arg(second).none(), doc);
 }
 
 /// Of two Tensors.
@@ -39,14 +39,14 @@ void bind_tensors(nb::module_& module, const char* name, const char* doc) {
       [name](nb::handle lhs, nb::handle rhs) {
         return function(to_tensor(lhs, name, "lhs"), to_tensor(rhs, name, "rhs"));
       },
-      "lhs"_a, "rhs"_a, doc);
+      "lhs"_a.none(), "rhs"_a.none(), doc);
 }
 
 template <UnaryFunction function>
 void bind_unary(nb::module_& module, const char* name, const char* doc) {
   module.def(
-      name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); }, "tensor"_a,
-      doc);
+      name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); },
+      "tensor"_a.none(), doc);
 }
 
 template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, Index)>
@@ -57,7 +57,7 @@ void bind_scatter(nb::module_& module, const char* name, const char* doc) {
         return function(to_tensor(base, name, "base"), to_tensor(indices, name, "indices"),
                         to_tensor(updates, name, "updates"), to_index<ValueError>(axis, name, "axis"));
       },
-      "base"_a, "indices"_a, "updates"_a, "axis"_a, doc);
+      "base"_a.none(), "indices"_a.none(), "updates"_a.none(), "axis"_a.none(), doc);
 }
 
 /// An argument of conv_general; any sequence that is no text counts as a tuple.
@@ -133,7 +133,7 @@ void bind_functional(nb::module_& module) {
       [](nb::handle tensor, nb::handle lower, nb::handle upper) {
         return clamp(to_tensor(tensor, "clamp", "tensor"), to_operand(lower), to_operand(upper));
       },
-      "tensor"_a, "lower"_a, "upper"_a,
+      "tensor"_a.none(), "lower"_a.none(), "upper"_a.none(),
       "minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).\n"
       "Nothing asks that lower is below upper. NaN anywhere gives NaN.");
   module.def(
@@ -142,7 +142,7 @@ void bind_functional(nb::module_& module) {
         return select(to_tensor(condition, "select", "condition"), to_tensor(on_true, "select", "on_true"),
                       to_tensor(on_false, "select", "on_false"));
       },
-      "condition"_a, "on_true"_a, "on_false"_a,
+      "condition"_a.none(), "on_true"_a.none(), "on_false"_a.none(),
       "on_true where the Bool condition holds, otherwise on_false.");
   module.def(
       "matmul",
@@ -152,7 +152,7 @@ void bind_functional(nb::module_& module) {
         if (accumulator_dtype.is_none()) return matmul(left, right);
         return matmul(left, right, {.accumulator_dtype = to_dtype(accumulator_dtype, "accumulator")});
       },
-      "lhs"_a, "rhs"_a, nb::kw_only(), "accumulator_dtype"_a = nb::none(),
+      "lhs"_a.none(), "rhs"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
       "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
   module.def(
       "conv_general", &bound_conv_general, "lhs"_a.none(), "kernel"_a.none(), "strides"_a.none(),
@@ -176,7 +176,7 @@ void bind_functional(nb::module_& module) {
         return gather(to_tensor(tensor, "gather", "tensor"), to_tensor(indices, "gather", "indices"),
                       to_index<ValueError>(axis, "gather", "axis"));
       },
-      "tensor"_a, "indices"_a, "axis"_a,
+      "tensor"_a.none(), "indices"_a.none(), "axis"_a.none(),
       "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) "
       "(P68).");
   bind_scatter<&scatter>(
@@ -192,7 +192,7 @@ void bind_functional(nb::module_& module) {
         return cumsum(to_tensor(tensor, "cumsum", "tensor"),
                       to_index<ValueError>(dimension, "cumsum", "dimension"));
       },
-      "tensor"_a, "dimension"_a,
+      "tensor"_a.none(), "dimension"_a.none(),
       "The sum of the elements up to and including each one along the ordinals of a mode, in the shape of "
       "the\n"
       "Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;\n"

@@ -19,7 +19,11 @@ const Stride& to_stride(nb::handle value, std::string_view what) {
 /// The integers of an iterable; TypeError. One beyond 64 bits is a ValueError: it is out of every range.
 std::vector<Index> to_positions(nb::handle value, std::string_view what, const char* name) {
   const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
-  if (!iterator.is_valid()) throw_python_error();
+  if (!iterator.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
+    PyErr_Clear();
+    raise<TypeError>(what, name, " comes from an iterable of integers: got ", python_type_name(value));
+  }
   std::vector<Index> positions;
   while (true) {
     const nb::object entry = nb::steal(PyIter_Next(iterator.ptr()));
@@ -48,6 +52,28 @@ Tensor bound_rearrange(nb::handle tensor, nb::handle output, nb::handle selectio
   return rearrange(source, tree, to_rearrange_tree(selection, "selection"));
 }
 
+template <Tensor (*function)(const Tensor&, const Shape&)>
+void bind_with_shape(nb::module_& module, const char* name, const char* parameter, const char* doc) {
+  module.def(
+      name,
+      [name, parameter](nb::handle tensor, nb::handle shape) {
+        const Tensor source = to_tensor(tensor, name, "tensor");
+        return function(source, to_shape(shape, name, parameter));
+      },
+      "tensor"_a.none(), nb::arg(parameter).none(), doc);
+}
+
+template <Tensor (*function)(const Tensor&, Index)>
+void bind_with_dim(nb::module_& module, const char* name, const char* doc) {
+  module.def(
+      name,
+      [name](nb::handle tensor, nb::handle dim) {
+        const Tensor source = to_tensor(tensor, name, "tensor");
+        return function(source, to_index<ValueError>(dim, name, "dim"));
+      },
+      "tensor"_a.none(), "dim"_a.none(), doc);
+}
+
 }  // namespace
 
 void bind_views(nb::module_& module) {
@@ -57,18 +83,13 @@ void bind_views(nb::module_& module) {
         const Tensor source = to_tensor(tensor, "as_strided", "tensor");
         return as_strided(source, to_shape(shape, "as_strided", "shape"), to_stride(stride, "as_strided"));
       },
-      "tensor"_a, "shape"_a, "stride"_a,
+      "tensor"_a.none(), "shape"_a.none(), "stride"_a.none(),
       "A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).\n\n"
       "TypeError for other types; ValueError where the selection is not injective, leaves the tensor or "
       "cannot be\n"
       "written as strides (M501, M503).");
-  module.def(
-      "broadcast_to",
-      [](nb::handle tensor, nb::handle target) {
-        const Tensor source = to_tensor(tensor, "broadcast_to", "tensor");
-        return broadcast_to(source, to_shape(target, "broadcast_to", "target"));
-      },
-      "tensor"_a, "target"_a,
+  bind_with_shape<&broadcast_to>(
+      module, "broadcast_to", "target",
       "A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf "
       "differs or the\n"
       "profiles do (M308).");
@@ -80,7 +101,7 @@ void bind_views(nb::module_& module) {
         return broadcast_in_dim(source, shape,
                                 to_positions(broadcast_dimensions, "broadcast_in_dim", "a position"));
       },
-      "tensor"_a, "target"_a, "broadcast_dimensions"_a,
+      "tensor"_a.none(), "target"_a.none(), "broadcast_dimensions"_a.none(),
       "A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly "
       "increasing;\n"
       "the other modes are repeated (M501).");
@@ -90,33 +111,18 @@ void bind_views(nb::module_& module) {
         const Tensor source = to_tensor(tensor, "permute", "tensor");
         return permute(source, to_order(order, "permute"));
       },
-      "tensor"_a, "order"_a,
+      "tensor"_a.none(), "order"_a,
       "A view with the top-level modes in another order: integers or one iterable, each mode once (M313).");
-  module.def(
-      "reshape",
-      [](nb::handle tensor, nb::handle shape) {
-        const Tensor source = to_tensor(tensor, "reshape", "tensor");
-        return reshape(source, to_shape(shape, "reshape", "shape"));
-      },
-      "tensor"_a, "shape"_a,
+  bind_with_shape<&reshape>(
+      module, "reshape", "shape",
       "A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout "
       "has no\n"
       "one step that all ordinals share (M501).");
-  module.def(
-      "squeeze",
-      [](nb::handle tensor, nb::handle dim) {
-        const Tensor source = to_tensor(tensor, "squeeze", "tensor");
-        return squeeze(source, to_index<ValueError>(dim, "squeeze", "dim"));
-      },
-      "tensor"_a, "dim"_a,
+  bind_with_dim<&squeeze>(
+      module, "squeeze",
       "A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).");
-  module.def(
-      "unsqueeze",
-      [](nb::handle tensor, nb::handle dim) {
-        const Tensor source = to_tensor(tensor, "unsqueeze", "tensor");
-        return unsqueeze(source, to_index<ValueError>(dim, "unsqueeze", "dim"));
-      },
-      "tensor"_a, "dim"_a,
+  bind_with_dim<&unsqueeze>(
+      module, "unsqueeze",
       "A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).");
   module.def("rearrange", &bound_rearrange, "tensor"_a.none(), "output"_a.none(), "selection"_a = nb::none(),
              "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "

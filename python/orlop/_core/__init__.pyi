@@ -700,139 +700,139 @@ def carriers_token(carriers: tuple) -> tuple:
     (carrier identity, version) of each carrier once, by first occurrence (M408).
     """
 
-def add(lhs: object, rhs: object) -> Tensor:
+def add(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs + rhs, element by element; either side may be a number."""
 
-def sub(lhs: object, rhs: object) -> Tensor:
+def sub(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs - rhs, element by element; either side may be a number."""
 
-def mul(lhs: object, rhs: object) -> Tensor:
+def mul(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs * rhs, element by element; either side may be a number."""
 
-def div(lhs: object, rhs: object) -> Tensor:
+def div(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs / rhs as Float32; either side may be a number."""
 
-def pow(base: object, exponent: object) -> Tensor:
+def pow(base: object | None, exponent: object | None) -> Tensor:
     """base ** exponent; either side may be a number."""
 
-def maximum(lhs: object, rhs: object) -> Tensor:
+def maximum(lhs: object | None, rhs: object | None) -> Tensor:
     """The greater of both; a NaN wins."""
 
-def minimum(lhs: object, rhs: object) -> Tensor:
+def minimum(lhs: object | None, rhs: object | None) -> Tensor:
     """The lesser of both; a NaN wins."""
 
-def eq(lhs: object, rhs: object) -> Tensor:
+def eq(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs == rhs as Bool."""
 
-def ne(lhs: object, rhs: object) -> Tensor:
+def ne(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs != rhs as Bool."""
 
-def lt(lhs: object, rhs: object) -> Tensor:
+def lt(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs < rhs as Bool."""
 
-def le(lhs: object, rhs: object) -> Tensor:
+def le(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs <= rhs as Bool."""
 
-def gt(lhs: object, rhs: object) -> Tensor:
+def gt(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs > rhs as Bool: lt with the operands swapped."""
 
-def ge(lhs: object, rhs: object) -> Tensor:
+def ge(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs >= rhs as Bool: le with the operands swapped."""
 
-def elementwise_mul(lhs: object, rhs: object) -> Tensor:
+def elementwise_mul(lhs: object | None, rhs: object | None) -> Tensor:
     """lhs * rhs of two Tensors, element by element."""
 
-def rem(lhs: object, rhs: object) -> Tensor:
+def rem(lhs: object | None, rhs: object | None) -> Tensor:
     """
     The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).
     ValueError where an Int32 divisor is 0.
     """
 
-def neg(tensor: object) -> Tensor:
+def neg(tensor: object | None) -> Tensor:
     """-tensor."""
 
-def abs(tensor: object) -> Tensor:
+def abs(tensor: object | None) -> Tensor:
     """The size of each element."""
 
-def sign(tensor: object) -> Tensor:
+def sign(tensor: object | None) -> Tensor:
     """-1, 0 or 1 as each element is below, at or above 0; NaN stays."""
 
-def recip(tensor: object) -> Tensor:
+def recip(tensor: object | None) -> Tensor:
     """1 / tensor, for Float32."""
 
-def sqrt(tensor: object) -> Tensor:
+def sqrt(tensor: object | None) -> Tensor:
     """The square root of each element, NaN below 0."""
 
-def rsqrt(tensor: object) -> Tensor:
+def rsqrt(tensor: object | None) -> Tensor:
     """1 / sqrt(tensor), in two roundings."""
 
-def exp(tensor: object) -> Tensor:
+def exp(tensor: object | None) -> Tensor:
     """e to the power of each element, as Float32."""
 
-def exp2(tensor: object) -> Tensor:
+def exp2(tensor: object | None) -> Tensor:
     """2 to the power of each element."""
 
-def log(tensor: object) -> Tensor:
+def log(tensor: object | None) -> Tensor:
     """The natural logarithm of each element."""
 
-def log2(tensor: object) -> Tensor:
+def log2(tensor: object | None) -> Tensor:
     """The logarithm to base 2 of each element."""
 
-def sin(tensor: object) -> Tensor:
+def sin(tensor: object | None) -> Tensor:
     """The sine of each element, in radians."""
 
-def cos(tensor: object) -> Tensor:
+def cos(tensor: object | None) -> Tensor:
     """The cosine of each element, in radians."""
 
-def erf(tensor: object) -> Tensor:
+def erf(tensor: object | None) -> Tensor:
     """The error function of each element."""
 
-def floor(tensor: object) -> Tensor:
+def floor(tensor: object | None) -> Tensor:
     """The greatest integer that is not above each element."""
 
-def ceil(tensor: object) -> Tensor:
+def ceil(tensor: object | None) -> Tensor:
     """The least integer that is not below each element."""
 
-def round(tensor: object) -> Tensor:
+def round(tensor: object | None) -> Tensor:
     """The nearest integer, ties to even."""
 
-def logical_not(tensor: object) -> Tensor:
+def logical_not(tensor: object | None) -> Tensor:
     """As Bool: True at 0 and at False, otherwise False."""
 
-def relu(tensor: object) -> Tensor:
+def relu(tensor: object | None) -> Tensor:
     """Each element where it is positive, otherwise 0; NaN stays."""
 
-def tanh(tensor: object) -> Tensor:
+def tanh(tensor: object | None) -> Tensor:
     """The hyperbolic tangent of each element, as Float32."""
 
-def gelu(tensor: object) -> Tensor:
+def gelu(tensor: object | None) -> Tensor:
     """x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32."""
 
-def silu(tensor: object) -> Tensor:
+def silu(tensor: object | None) -> Tensor:
     """x * sigmoid(x) of each element, as Float32."""
 
-def softplus(tensor: object) -> Tensor:
+def softplus(tensor: object | None) -> Tensor:
     """log(1 + exp(x)) of each element, as Float32; no overflow."""
 
-def elu(tensor: object) -> Tensor:
+def elu(tensor: object | None) -> Tensor:
     """Each element where it is positive, otherwise exp(x) - 1, as Float32."""
 
-def sigmoid(tensor: object) -> Tensor:
+def sigmoid(tensor: object | None) -> Tensor:
     """1 / (1 + exp(-x)) of each element, as Float32."""
 
-def leaky_relu(tensor: object) -> Tensor:
+def leaky_relu(tensor: object | None) -> Tensor:
     """Each element from 0 on, otherwise 0.01 times it, as Float32."""
 
-def clamp(tensor: object, lower: object, upper: object) -> Tensor:
+def clamp(tensor: object | None, lower: object | None, upper: object | None) -> Tensor:
     """
     minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).
     Nothing asks that lower is below upper. NaN anywhere gives NaN.
     """
 
-def select(condition: object, on_true: object, on_false: object) -> Tensor:
+def select(condition: object | None, on_true: object | None, on_false: object | None) -> Tensor:
     """on_true where the Bool condition holds, otherwise on_false."""
 
-def matmul(lhs: object, rhs: object, *, accumulator_dtype: object | None = None) -> Tensor:
+def matmul(lhs: object | None, rhs: object | None, *, accumulator_dtype: object | None = None) -> Tensor:
     """
     y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
     """
@@ -846,30 +846,30 @@ def conv_general(lhs: object | None, kernel: object | None, strides: object | No
     Padding and the holes of lhs_dilation count as zeros. TypeError and ValueError name the parameter.
     """
 
-def gather(tensor: object, indices: object, axis: object) -> Tensor:
+def gather(tensor: object | None, indices: object | None, axis: object | None) -> Tensor:
     """
     The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
     """
 
-def scatter(base: object, indices: object, updates: object, axis: object) -> Tensor:
+def scatter(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:
     """
     A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
     ValueError where an index is repeated, IndexError outside [0, extent) (P68).
     """
 
-def scatter_add(base: object, indices: object, updates: object, axis: object) -> Tensor:
+def scatter_add(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:
     """
     A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
     """
 
-def cumsum(tensor: object, dimension: object) -> Tensor:
+def cumsum(tensor: object | None, dimension: object | None) -> Tensor:
     """
     The sum of the elements up to and including each one along the ordinals of a mode, in the shape of the
     Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;
     OverflowError where a sum leaves it. ValueError for a mode that there is not.
     """
 
-def as_strided(tensor: object, shape: object, stride: object) -> Tensor:
+def as_strided(tensor: object | None, shape: object | None, stride: object | None) -> Tensor:
     """
     A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).
 
@@ -877,35 +877,35 @@ def as_strided(tensor: object, shape: object, stride: object) -> Tensor:
     written as strides (M501, M503).
     """
 
-def broadcast_to(tensor: object, target: object) -> Tensor:
+def broadcast_to(tensor: object | None, target: object | None) -> Tensor:
     """
     A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf differs or the
     profiles do (M308).
     """
 
-def broadcast_in_dim(tensor: object, target: object, broadcast_dimensions: object) -> Tensor:
+def broadcast_in_dim(tensor: object | None, target: object | None, broadcast_dimensions: object | None) -> Tensor:
     """
     A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly increasing;
     the other modes are repeated (M501).
     """
 
-def permute(tensor: object, *order) -> Tensor:
+def permute(tensor: object | None, *order) -> Tensor:
     """
     A view with the top-level modes in another order: integers or one iterable, each mode once (M313).
     """
 
-def reshape(tensor: object, shape: object) -> Tensor:
+def reshape(tensor: object | None, shape: object | None) -> Tensor:
     """
     A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout has no
     one step that all ordinals share (M501).
     """
 
-def squeeze(tensor: object, dim: object) -> Tensor:
+def squeeze(tensor: object | None, dim: object | None) -> Tensor:
     """
     A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).
     """
 
-def unsqueeze(tensor: object, dim: object) -> Tensor:
+def unsqueeze(tensor: object | None, dim: object | None) -> Tensor:
     """
     A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).
     """

@@ -37,7 +37,7 @@ def is_accumulator_configurable(arg: str, /) -> bool: ...
 
 def weak_scalar_probes() -> tuple: ...
 
-def register_operation_capabilities(carrier_class: object, capabilities: object) -> None:
+def register_operation_capabilities(carrier_class: object | None, capabilities: object | None) -> None:
     """
     Declares, once and for good, what exactly `carrier_class` can execute (P23).
 
@@ -47,21 +47,21 @@ def register_operation_capabilities(carrier_class: object, capabilities: object)
     entries.
     """
 
-def capabilities_for_carrier_class(carrier_class: object, operation: object | None = None) -> tuple:
+def capabilities_for_carrier_class(carrier_class: object | None, operation: object | None = None) -> tuple:
     """
     What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
     """
 
-def matching_capability(carrier_class: object, plan: object) -> object:
+def matching_capability(carrier_class: object | None, plan: object | None) -> object:
     """The stored entry that matches the plan, or None (P25)."""
 
-def supports_operation_plan(carrier_class: object, plan: object) -> bool:
+def supports_operation_plan(carrier_class: object | None, plan: object | None) -> bool:
     """Whether the exact class advertises the plan (P25)."""
 
-def unsupported_plan_reason(carrier_class: object, plan: object) -> object:
+def unsupported_plan_reason(carrier_class: object | None, plan: object | None) -> object:
     """None where the plan is supported, otherwise why not (P28)."""
 
-def require_capability(carrier_class: object, plan: object) -> object:
+def require_capability(carrier_class: object | None, plan: object | None) -> object:
     """
     The stored entry that matches the plan, or UnsupportedOperationPlan (P25).
     """
