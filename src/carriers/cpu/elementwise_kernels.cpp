@@ -117,15 +117,17 @@ void compute_one(const KernelCall& call, BlockFunction block) {
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// Finds the element of a block that has no result.
-[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, Index first, Elements elements) {
+/// Finds the element without a result among `count` from ordinal `first` on, of which one had `fault`.
+[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, ElementFault fault, Index first,
+                         Index count, Elements elements) {
   std::array<std::byte, sizeof(std::int32_t)> slot;
-  for (Index ordinal = first;; ++ordinal) {
-    const ElementFault fault = block(1, slot.data(), elements.data());
-    if (fault != ElementFault::none) raise_fault(call, fault, ordinal);
+  for (Index ordinal = first; ordinal < first + count; ++ordinal) {
+    const ElementFault found = block(1, slot.data(), elements.data());
+    if (found != ElementFault::none) raise_fault(call, found, ordinal);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
+  raise_fault(call, fault, first);  // another thread has written to the operand meanwhile
 }
 
 /// Computes the elements from ordinal `first` on. The result's layout is canonical: its slots follow the
@@ -133,7 +135,8 @@ void compute_one(const KernelCall& call, BlockFunction block) {
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count,
              const Elements& elements) {
   std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
-  if (block(count, slots, elements.data()) != ElementFault::none) refuse(call, block, first, elements);
+  const ElementFault fault = block(count, slots, elements.data());
+  if (fault != ElementFault::none) refuse(call, block, fault, first, count, elements);
 }
 
 using Streams = std::array<Stream, max_operands>;
