@@ -509,6 +509,11 @@ def test_sgd_writes_nothing_where_one_parameter_cannot_be_written():
     with pytest.raises(RuntimeError, match="cannot be written"):
         nn.SGD([first, fixed], 0.1).step()
     assert friendly.to_list(first) == [1.0] and first.version == 0
+    away = Parameter(Evictable(CPU(1), FileBacked(dtype=DType.Float32)), 0, canonical((1,)))
+    friendly.sum(away * 2.0).backward()
+    away.carrier.evict()
+    with pytest.raises(RuntimeError, match="promote"):
+        nn.SGD([first, away], 0.1).step()
     integer = Parameter(friendly.ones(2, dtype=DType.Int32))
     with pytest.raises(RuntimeError):
         nn.SGD([first, integer], 0.1).step()

@@ -17,7 +17,7 @@ class SGD:
     raised, so that a graph made before ``step()`` no longer runs backward.
 
     TypeError: parameters no iterable of Tensors, lr no real number. ValueError: lr not positive and finite. ``step``:
-    RuntimeError for a Parameter that cannot be written, before any is written.
+    RuntimeError for a Parameter that cannot be written or whose values are evicted, before any is written.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
@@ -41,6 +41,7 @@ class SGD:
         for parameter in moved:
             if not parameter.is_mutable():
                 raise RuntimeError(f"[SGD] a parameter cannot be written: {parameter!r}; nothing was written")
+            parameter[0], parameter.grad[0]  # raises where the values are out of reach: in an evicted hierarchy
         for parameter in moved:
             write(parameter, self._stepped(parameter))
 
