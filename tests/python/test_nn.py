@@ -298,9 +298,13 @@ def test_cycle_of_modules_and_parameters_is_collected():
 # --- orlop.nn (M806-M809) ----------------------------------------------------------------------------------------
 
 ACTIVATIONS = {
+    "ELU": "elu",
+    "GELU": "gelu",
     "LeakyReLU": "leaky_relu",
     "ReLU": "relu",
+    "SiLU": "silu",
     "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
     "Tanh": "tanh",
 }
 

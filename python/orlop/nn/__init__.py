@@ -23,16 +23,20 @@ True
 """
 
 from orlop.nn import init
-from orlop.nn._activations import LeakyReLU, ReLU, Sigmoid, Tanh
+from orlop.nn._activations import ELU, GELU, LeakyReLU, ReLU, Sigmoid, SiLU, Softplus, Tanh
 from orlop.nn._layers import Linear, MSELoss
 from orlop.nn._optimizers import SGD
 
 __all__ = [
+    "ELU",
+    "GELU",
     "SGD",
     "LeakyReLU",
     "Linear",
     "MSELoss",
     "ReLU",
+    "SiLU",
     "Sigmoid",
+    "Softplus",
     "Tanh",
 ]
