@@ -133,12 +133,7 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
       return slots;
     }
   }
-  const nb::object iterator = nb::steal(PyObject_GetIter(values.ptr()));
-  if (!iterator.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(what, "values must be iterable: got ", python_type_name(values));
-  }
+  const nb::object iterator = to_iterator(values, what, "values");
   if (PyList_CheckExact(values.ptr()) || PyTuple_CheckExact(values.ptr()))
     slots.reserve(static_cast<std::size_t>(PyObject_Size(values.ptr())) * bytes);
   while (true) {

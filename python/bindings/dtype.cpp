@@ -226,12 +226,7 @@ SimpleRef to_simple(nb::handle value, std::string_view what, std::string_view na
 
 // Every item of an iterable, or TypeError.
 std::vector<nb::object> to_items(nb::handle iterable, std::string_view what, std::string_view name) {
-  const nb::object iterator = nb::steal(PyObject_GetIter(iterable.ptr()));
-  if (!iterator.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(what, name, " must be iterable: got ", python_type_name(iterable));
-  }
+  const nb::object iterator = to_iterator(iterable, what, name);
   std::vector<nb::object> items;
   while (PyObject* item = PyIter_Next(iterator.ptr())) items.push_back(nb::steal(item));
   if (PyErr_Occurred() != nullptr) throw_python_error();

@@ -157,8 +157,9 @@ Tensor make_tensor(nb::handle values, nb::handle layout, nb::handle dtype) {
   }
   const Layout& placement = to_layout(layout, "friendly", "layout");
   // Whoever only iterates is consumed once, and counted before a value is looked at.
-  const nb::object listed =
-      PyObject_CheckBuffer(values.ptr()) != 0 ? nb::borrow(values) : nb::steal(PySequence_List(values.ptr()));
+  const nb::object listed = PyObject_CheckBuffer(values.ptr()) != 0
+                                ? nb::borrow(values)
+                                : nb::steal(PySequence_List(to_iterator(values, "friendly", "values").ptr()));
   if (!listed.is_valid()) throw_python_error();
   const Py_ssize_t count = PyObject_Length(listed.ptr());
   if (count < 0) throw_python_error();

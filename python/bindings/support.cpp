@@ -76,6 +76,14 @@ std::string python_type_name(nb::handle value) {
   return nb::cast<std::string>(nb::handle(value.type()).attr("__name__"));
 }
 
+nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name) {
+  nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
+  if (iterator.is_valid()) return iterator;
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
+  PyErr_Clear();
+  raise<TypeError>(what, name, " must be iterable: got ", python_type_name(value));
+}
+
 std::optional<Index> detail::index_protocol(nb::handle value, std::string_view what, std::string_view name,
                                             bool allow_bool) {
   if (!allow_bool && PyBool_Check(value.ptr()))

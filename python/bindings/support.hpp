@@ -68,6 +68,9 @@ nb::object from_scalar(const Scalar& value);
 /// Exactly True or False, or TypeError.
 bool to_bool(nb::handle value, std::string_view what, std::string_view name);
 
+/// `iter(value)`, or TypeError ‹<name> must be iterable›.
+nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name);
+
 /// The name of a Python object's type, for messages.
 std::string python_type_name(nb::handle value);
 

@@ -253,8 +253,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
         if (try_tensor(inputs) != nullptr)
           raise<TypeError>("grad",
                            "inputs must be an iterable of Tensors: got one Tensor; put it into a tuple");
-        const nb::object iterator = nb::steal(PyObject_GetIter(inputs.ptr()));
-        if (!iterator.is_valid()) throw_python_error();
+        const nb::object iterator = to_iterator(inputs, "grad", "inputs");
         std::vector<nb::object> listed;
         while (true) {
           nb::object input = nb::steal(PyIter_Next(iterator.ptr()));

@@ -18,17 +18,12 @@ const Stride& to_stride(nb::handle value, std::string_view what) {
 
 /// The integers of an iterable; TypeError. One beyond 64 bits is a ValueError: it is out of every range.
 std::vector<Index> to_positions(nb::handle value, std::string_view what, const char* name) {
-  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
-  if (!iterator.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(what, name, " comes from an iterable of integers: got ", python_type_name(value));
-  }
+  const nb::object iterator = to_iterator(value, what, name);
   std::vector<Index> positions;
   while (true) {
     const nb::object entry = nb::steal(PyIter_Next(iterator.ptr()));
     if (!entry.is_valid()) break;
-    positions.push_back(to_index<ValueError>(entry, what, name));
+    positions.push_back(to_index<ValueError>(entry, what, "a position"));
   }
   if (PyErr_Occurred() != nullptr) throw_python_error();
   return positions;
@@ -98,8 +93,8 @@ void bind_views(nb::module_& module) {
       [](nb::handle tensor, nb::handle target, nb::handle broadcast_dimensions) {
         const Tensor source = to_tensor(tensor, "broadcast_in_dim", "tensor");
         const Shape& shape = to_shape(target, "broadcast_in_dim", "target");
-        return broadcast_in_dim(source, shape,
-                                to_positions(broadcast_dimensions, "broadcast_in_dim", "a position"));
+        return broadcast_in_dim(
+            source, shape, to_positions(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions"));
       },
       "tensor"_a.none(), "target"_a.none(), "broadcast_dimensions"_a.none(),
       "A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly "
