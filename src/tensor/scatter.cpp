@@ -2,6 +2,7 @@
 #include "orlop/tensor/scatter.hpp"
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "orlop/base/checked.hpp"
@@ -19,15 +20,23 @@ std::vector<std::byte> normalized_values(const Tensor& source, const DType& dtyp
   const DType& stored = carrier.dtype();
   std::vector<std::byte> span(slots_to_bytes(stored, layout.cosize()));
   carrier.read_span(source.offset(), layout.cosize(), span.data());
+  // Slots of the same dtype are copied; a foreign Bool byte may hold more than 0 and 1.
+  const bool is_same = &stored == &dtype && (dtype.storage_type() == StorageType::float32 ||
+                                             dtype.storage_type() == StorageType::int32);
+  if (is_same && layout.is_canonical()) return span;
   std::vector<std::byte> values(slots_to_bytes(dtype, layout.size()));
   std::byte* next = values.data();
   const std::array<const Layout*, 1> layouts{&layout};
   const StridedLoop loop = coalesce_together(layout.extents(), layouts);
   const Index step = loop.rank() == 0 ? 0 : loop.stride(0, 0);
   for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
-    for (Index i = 0; i < count; ++i, next += dtype.slot_bytes())
-      encode_slot(dtype, decode_slot(stored, span.data() + (offsets[0] + i * step) * stored.slot_bytes()),
-                  next);
+    for (Index i = 0; i < count; ++i, next += dtype.slot_bytes()) {
+      const std::byte* slot = span.data() + (offsets[0] + i * step) * stored.slot_bytes();
+      if (is_same)
+        std::memcpy(next, slot, sizeof(float));
+      else
+        encode_slot(dtype, decode_slot(stored, slot), next);
+    }
   });
   return values;
 }
