@@ -45,7 +45,8 @@ def main(steps, seed):
         print(f"round {training}: loss {friendly.item(loss):.4f}")
         for name, parameter in model.get_named_parameters():
             parameter.carrier.evict()
-            print(f"  {name:14} {parameter.shape!s:8} {parameter.carrier.secondary.path.stat().st_size:4} bytes in a file")
+            size = parameter.carrier.secondary.path.stat().st_size
+            print(f"  {name:14} {parameter.shape!s:8} {size:4} bytes in a file")
             parameter.carrier.promote()
 
 

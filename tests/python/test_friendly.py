@@ -87,8 +87,13 @@ def test_factories_make_dense_cpu_tensors(dtype):
 
 
 def test_dtype_and_value_errors_are_those_of_cpu():
-    for make in (friendly.zeros, friendly.ones, friendly.arange, lambda n, dtype: friendly.full(n, value=1, dtype=dtype),
-                 lambda n, dtype: friendly.tensor([1] * n, dtype=dtype)):  # fmt: skip
+    for make in (
+        friendly.zeros,
+        friendly.ones,
+        friendly.arange,
+        lambda n, dtype: friendly.full(n, value=1, dtype=dtype),
+        lambda n, dtype: friendly.tensor([1] * n, dtype=dtype),
+    ):
         for dtype in (DType.Float64, DType.Floating, DType.MXFP4):
             with pytest.raises(ValueError, match="CPU"):
                 make(2, dtype=dtype)
@@ -204,7 +209,8 @@ def test_deep_nests_are_refused():
 def test_native_arrays_are_nested_values_too(kind):
     values = np.arange(24).reshape(2, 3, 4).astype(kind)
     dtype = {np.float32: FLOAT, np.int32: INT, np.bool_: BOOL}[kind]
-    for seen in (values, values.T, values[::-1], values[:, ::2], values[:, None], np.broadcast_to(values, (2, 2, 3, 4))):
+    wide = np.broadcast_to(values, (2, 2, 3, 4))
+    for seen in (values, values.T, values[::-1], values[:, ::2], values[:, None], wide):
         made = friendly.tensor(seen, dtype=dtype)
         assert made.dtype() is dtype and made.layout == friendly.column_major(*seen.shape)
         np.testing.assert_array_equal(array(made), seen)
