@@ -22,10 +22,6 @@ PLANNED = {
         "test_storage_allocate_initialized_metal_storage",
         "test_dispatch_dispatch_every_registered_metal_name",
     ],
-    "block storage": [
-        "test_dispatch_allocate_through_a_block_device_resource",
-        "test_dispatch_refuse_block_storage_computation",
-    ],
     "carrier definitions": [
         "test_dispatch_dispatch_from_an_instance",
         "test_dispatch_implement_a_sibling_carrier",

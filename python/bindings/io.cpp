@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "block_device.hpp"
 #include "orlop/base/blocking.hpp"
+#include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/io/temporary_file.hpp"
 #include "support.hpp"
 
@@ -127,7 +129,31 @@ bool wait_entered(Gate& gate, double timeout) {
   return gate.wait_entered(timeout);
 }
 
+std::uint64_t to_geometry(nb::handle value, std::string_view name) {
+  constexpr std::string_view what = "open_block_device";
+  const Index bytes = to_index(value, what, name);
+  if (bytes < 0) raise<ValueError>(what, name, " must not be negative: got ", bytes);
+  return static_cast<std::uint64_t>(bytes);
+}
+
+Ref<BlockDevice> open_block_device(nb::handle path, nb::handle capacity, nb::handle logical,
+                                   nb::handle physical, std::shared_ptr<IoScript> script) {
+  if (script == nullptr) script = std::make_shared<IoScript>(IoScriptOptions{});
+  script->present_as_device({to_geometry(capacity, "capacity"), to_geometry(logical, "logical"),
+                             to_geometry(physical, "physical")});
+  return BlockDevice::open(to_device_path(path), std::move(script));
+}
+
 }  // namespace
+
+void bind_block_device_testing(nb::module_& module) {
+  nb::module_ testing = nb::borrow<nb::module_>(module.attr("testing"));
+  testing.def(
+      "open_block_device", &open_block_device, "path"_a.none(), nb::kw_only(), "capacity"_a,
+      "logical"_a = 512, "physical"_a = 4096, "script"_a.none() = nb::none(),
+      "A BlockDevice on the regular file `path`, with this geometry in bytes; its system calls follow\n"
+      "`script`. The file must exist and hold the capacity.");
+}
 
 void bind_io(nb::module_& module) {
   nb::module_ testing = module.def_submodule("testing", "Scripted system calls for tests of storage.");

@@ -38,7 +38,10 @@ NB_MODULE(_core, module) {
   bind_friendly(module);
   bind_generic(module);
   bind_file_backed(module);
+  bind_block_device(module);
+  bind_block_device_testing(module);
   bind_metal(module);
   bind_movement(module);
+  bind_await(module);
   bind_evictable(module);
 }

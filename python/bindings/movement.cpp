@@ -6,6 +6,7 @@
 
 #include "carrier.hpp"
 #include "operation.hpp"
+#include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
 #include "orlop/carriers/routes.hpp"
@@ -183,6 +184,14 @@ void bind_movement(nb::module_& module) {
       module, "FileBackedToCpuMoveOperation", python_class(carrier_class<FileBacked>()),
       python_class(carrier_class<CPU>()),
       "Reads the span of a file into a CPU from slot 0, in one transfer.");
+  bind_move<CpuToBlockDeviceMoveOperation, MoveOperation>(
+      module, "CpuToBlockDeviceMoveOperation", python_class(carrier_class<CPU>()),
+      python_class(carrier_class<BlockDeviceCarrier>()),
+      "Writes the span of a CPU to a block device from slot 0, in one transfer.");
+  bind_move<BlockDeviceToCpuMoveOperation, MoveOperation>(
+      module, "BlockDeviceToCpuMoveOperation", python_class(carrier_class<BlockDeviceCarrier>()),
+      python_class(carrier_class<CPU>()),
+      "Reads the span of a block device carrier into a CPU from slot 0, in one transfer.");
 
   module.def(
       "move",
@@ -195,6 +204,18 @@ void bind_movement(nb::module_& module) {
       "able to\n"
       "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
       "as it was (S403, S406).");
+  module.def(
+      "move_async",
+      [](nb::handle tensor, nb::handle destination) {
+        return move_async(to_tensor(tensor, "move", "tensor"), to_destination(destination)).task();
+      },
+      nb::sig("def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove"), "tensor"_a.none(),
+      "destination"_a.none(),
+      "Starts to move `tensor` to the carrier `destination` and returns the handle: its wait() gives what "
+      "move()\n"
+      "returns. Checks are done at once and raise here; what fails later is raised by wait(). Until the move "
+      "has\n"
+      "ended both carriers are owned by it: they can be read, not written, moved or released.");
   module.def(
       "register_move_operation",
       [](nb::handle source_class, nb::handle destination_class, nb::handle operation_class) {

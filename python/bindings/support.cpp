@@ -270,7 +270,11 @@ void install_interpreter_release() {
          if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return nullptr;
          return PyEval_SaveThread();
        },
-       [](void* state) noexcept { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }});
+       [](void* state) noexcept { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); },
+       [] {
+         if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return;
+         if (PyErr_CheckSignals() != 0) throw_python_error();
+       }});
 }
 
 }  // namespace orlop::bindings

@@ -121,8 +121,11 @@ void bind_cpu(nb::module_& module);
 void bind_friendly(nb::module_& module);
 void bind_generic(nb::module_& module);
 void bind_file_backed(nb::module_& module);
+void bind_block_device(nb::module_& module);
+void bind_block_device_testing(nb::module_& module);
 void bind_metal(nb::module_& module);
 void bind_movement(nb::module_& module);
+void bind_await(nb::module_& module);
 void bind_evictable(nb::module_& module);
 
 }  // namespace orlop::bindings

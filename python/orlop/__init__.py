@@ -25,6 +25,10 @@ _HOMES = {
         "Carrier",
         "DependentCarrier",
     ],
+    "orlop.carriers.block_device": [
+        "BlockDevice",
+        "BlockDeviceCarrier",
+    ],
     "orlop.carriers.dtype": [
         "BlockScaledDType",
         "CompoundDType",
@@ -40,10 +44,15 @@ _HOMES = {
         "WholeExtent",
     ],
     "orlop.carriers.move": [
+        "AwaitMove",
+        "AwaitResult",
+        "BlockDeviceToCpuMoveOperation",
+        "CpuToBlockDeviceMoveOperation",
         "CpuToFileBackedMoveOperation",
         "ElementwiseMoveOperation",
         "FileBackedToCpuMoveOperation",
         "MoveOperation",
+        "move_async",
     ],
     "orlop.carriers.operation_capability": [
         "UnsupportedOperationPlan",

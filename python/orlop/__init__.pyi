@@ -8,8 +8,14 @@ from orlop import layout as layout
 from orlop import nn as nn
 from orlop import operation as operation
 from orlop import profiler as profiler
+from orlop._core import AwaitMove as AwaitMove
+from orlop._core import AwaitResult as AwaitResult
+from orlop._core import BlockDevice as BlockDevice
+from orlop._core import BlockDeviceCarrier as BlockDeviceCarrier
+from orlop._core import BlockDeviceToCpuMoveOperation as BlockDeviceToCpuMoveOperation
 from orlop._core import CPU as CPU
 from orlop._core import Carrier as Carrier
+from orlop._core import CpuToBlockDeviceMoveOperation as CpuToBlockDeviceMoveOperation
 from orlop._core import CpuToFileBackedMoveOperation as CpuToFileBackedMoveOperation
 from orlop._core import DependentCarrier as DependentCarrier
 from orlop._core import ElementwiseMoveOperation as ElementwiseMoveOperation
@@ -67,6 +73,7 @@ from orlop._core import matmul as matmul
 from orlop._core import maximum as maximum
 from orlop._core import minimum as minimum
 from orlop._core import move as move
+from orlop._core import move_async as move_async
 from orlop._core import mul as mul
 from orlop._core import ne as ne
 from orlop._core import neg as neg

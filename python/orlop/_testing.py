@@ -8,6 +8,6 @@
 (0, 2)
 """
 
-from orlop._core.testing import Gate, IoScript, file_backed_io, open_temporary_files
+from orlop._core.testing import Gate, IoScript, file_backed_io, open_block_device, open_temporary_files
 
-__all__ = ["Gate", "IoScript", "file_backed_io", "open_temporary_files"]
+__all__ = ["Gate", "IoScript", "file_backed_io", "open_block_device", "open_temporary_files"]

@@ -3,6 +3,8 @@
 from orlop._core import Operation, execute_lowered_operation, table_operation
 from orlop.carriers.evictable import EvictableOperation
 from orlop.carriers.move import (
+    BlockDeviceToCpuMoveOperation,
+    CpuToBlockDeviceMoveOperation,
     CpuToFileBackedMoveOperation,
     ElementwiseMoveOperation,
     FileBackedToCpuMoveOperation,
@@ -20,6 +22,8 @@ from orlop.profiler import Profiler, ProfilerAggregate, ProfilerEvent, profile
 
 __all__ = [
     *_functions,
+    "BlockDeviceToCpuMoveOperation",
+    "CpuToBlockDeviceMoveOperation",
     "CpuToFileBackedMoveOperation",
     "ElementwiseMoveOperation",
     "EvictableOperation",

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
 
@@ -15,7 +16,12 @@ namespace {
     detail::declare_move_route(carrier_class<CPU>(), carrier_class<FileBacked>(),
                                move_route<CpuToFileBackedMoveOperation>("CpuToFileBackedMoveOperation")) &&
     detail::declare_move_route(carrier_class<FileBacked>(), carrier_class<CPU>(),
-                               move_route<FileBackedToCpuMoveOperation>("FileBackedToCpuMoveOperation"));
+                               move_route<FileBackedToCpuMoveOperation>("FileBackedToCpuMoveOperation")) &&
+    detail::declare_route_policy(carrier_class<BlockDeviceCarrier>(), detail::RoutePolicy::built_in) &&
+    detail::declare_move_route(carrier_class<CPU>(), carrier_class<BlockDeviceCarrier>(),
+                               move_route<CpuToBlockDeviceMoveOperation>("CpuToBlockDeviceMoveOperation")) &&
+    detail::declare_move_route(carrier_class<BlockDeviceCarrier>(), carrier_class<CPU>(),
+                               move_route<BlockDeviceToCpuMoveOperation>("BlockDeviceToCpuMoveOperation"));
 
 }  // namespace
 
@@ -47,5 +53,31 @@ void CpuToFileBackedMoveOperation::copy(const Tensor& tensor, Carrier& destinati
 FileBackedToCpuMoveOperation::~FileBackedToCpuMoveOperation() = default;
 CarrierClass FileBackedToCpuMoveOperation::source_class() const { return carrier_class<FileBacked>(); }
 CarrierClass FileBackedToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
+
+CpuToBlockDeviceMoveOperation::~CpuToBlockDeviceMoveOperation() = default;
+CarrierClass CpuToBlockDeviceMoveOperation::source_class() const { return carrier_class<CPU>(); }
+CarrierClass CpuToBlockDeviceMoveOperation::destination_class() const {
+  return carrier_class<BlockDeviceCarrier>();
+}
+
+void CpuToBlockDeviceMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output,
+                                         Index element_count) {
+  destination.require_working();
+  destination.increment_version();
+  SpanMoveOperation::copy(tensor, destination, output, element_count);
+}
+
+BlockDeviceToCpuMoveOperation::~BlockDeviceToCpuMoveOperation() = default;
+CarrierClass BlockDeviceToCpuMoveOperation::source_class() const {
+  return carrier_class<BlockDeviceCarrier>();
+}
+CarrierClass BlockDeviceToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
+
+void BlockDeviceToCpuMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output,
+                                         Index element_count) {
+  tensor.carrier()->require_working();
+  destination.increment_version();
+  SpanMoveOperation::copy(tensor, destination, output, element_count);
+}
 
 }  // namespace orlop::inline v0

@@ -53,7 +53,7 @@ void transfer_fully(const IoTarget& target, std::string_view operation, Index by
     if (result == 0)
       raise<RuntimeError>(target.what, operation, " at offset ", offset, " of '", target.path,
                           "' ended early: completed ", done, " of ", bytes,
-                          " bytes; the file must not be shortened from outside");
+                          " bytes; the storage must not be shortened from outside");
     done += result;
   }
 }

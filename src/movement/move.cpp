@@ -19,6 +19,16 @@ MoveOperation::MoveOperation() noexcept = default;
 MoveOperation::~MoveOperation() = default;
 ElementwiseMoveOperation::~ElementwiseMoveOperation() = default;
 SpanMoveOperation::~SpanMoveOperation() = default;
+MoveTask::~MoveTask() = default;
+
+void MoveTask::visit_references(ReferenceVisitor& visitor) const {
+  if (is_done() && result()) visitor.visit(result().ref());  // until then the worker's references are its own
+}
+
+void MoveTask::drop_references() noexcept {
+  ResultTask::drop_references();
+  if (is_done()) clear_result();
+}
 
 void MoveOperation::visit_references(ReferenceVisitor& visitor) const {
   Operation::visit_references(visitor);
@@ -33,21 +43,29 @@ void MoveOperation::on_release_autograd_state() noexcept {
 
 namespace {
 
-/// A carrier owned for the length of a move, with its scope open on this thread. An owner that moves its own
-/// tiers (Evictable) holds the scope already.
+/// A carrier owned for the length of a move. An owner that moves its own tiers (Evictable) holds its scope
+/// already.
 class MoveClaim {
  public:
   explicit MoveClaim(Ref<Carrier> carrier) : carrier_(std::move(carrier)) {
-    if (carrier_->is_owned() && carrier_->has_owner_access()) return;
-    token_ = carrier_->claim_ownership();
-    carrier_->begin_owner_access(token_);
+    if (!rests_on_scope()) token_ = carrier_->claim_ownership();
   }
   MoveClaim(const MoveClaim&) = delete;
   MoveClaim& operator=(const MoveClaim&) = delete;
   ~MoveClaim() {
-    if (token_ == 0) return;
-    carrier_->end_owner_access(token_);
-    carrier_->relinquish_ownership(token_);
+    if (token_ != 0) carrier_->relinquish_ownership(token_);
+  }
+
+  /// Opens the owner's scope on this thread.
+  [[nodiscard]] std::optional<OwnerAccess> open() const {
+    if (token_ == 0) return {};
+    return std::optional<OwnerAccess>(std::in_place, *carrier_, token_);
+  }
+  /// Whether the scope of an owner above is used, which belongs to this thread.
+  [[nodiscard]] bool rests_on_scope() const { return carrier_->is_owned() && carrier_->has_owner_access(); }
+  void forget() noexcept {
+    if (token_ != 0) carrier_->forget_owner();
+    token_ = 0;
   }
 
  private:
@@ -143,29 +161,21 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
   const Tensor& tensor = *given;
   const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
   const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
-  expects_writes_ = false;
-  check_move(tensor, destination);
-  Carrier& source = *tensor.carrier();
-  if (is_grad_enabled() && tensor.is_differentiable()) {
-    reverse_ = dispatch_move(destination->carrier_class(), source.carrier_class()).make();
-    destination_ = destination;
-  }
-
+  if (std::exchange(is_prepared_, false)) return run(tensor, destination);
+  prepare(tensor, destination);
   const MoveClaim source_claim(tensor.carrier());
   const MoveClaim destination_claim(destination);
-  if (!is_profiled_) return run(tensor, destination);
-  const auto describe = [&](std::string name) {
-    return detail::ProfiledCall{std::move(name), source.carrier_class(),
-                                ImplementationType(*this, implementation_name())};
-  };
-  const auto shapes = [&] { return InputShapes{tensor.layout().shape()}; };
-  detail::DetachedSpan submit({}, [&] { return describe("move.submit"); }, shapes);
-  const std::optional<std::int64_t> submit_id = submit.id();
-  submit.close(true);
-  detail::DetachedSpan complete(submit_id, [&] { return describe("move.complete"); }, shapes);
-  const Tensor result = run(tensor, destination);
-  complete.close(true);
-  return result;
+  const auto source_scope = source_claim.open();
+  const auto destination_scope = destination_claim.open();
+  return run(tensor, destination);
+}
+
+/// Everything that can be refused before anything is claimed.
+void MoveOperation::prepare(const Tensor& tensor, const Ref<Carrier>& destination) {
+  check_move(tensor, destination);
+  if (!is_grad_enabled() || !tensor.is_differentiable()) return;
+  reverse_ = dispatch_move(destination->carrier_class(), tensor.carrier_type()).make();
+  destination_ = destination;
 }
 
 /// The transfer with both carriers claimed: validated, published, and the source released (S406).
@@ -175,6 +185,7 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
   const std::int64_t destination_version = destination->version();
   const bool grows = must_grow(*destination, tensor.layout().cosize());
   const NoGrad no_grad;
+  expects_writes_ = false;
   try {
     const Tensor result = transfer(tensor, destination);
     if (!result || result.carrier() != destination)
@@ -207,14 +218,98 @@ void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t vers
   }
 }
 
+/// A move that a user asked for: checked and claimed when it is made, run on any thread.
+class PublicMove final : public MoveTask {
+ public:
+  PublicMove(const Tensor& tensor, const Ref<Carrier>& destination)
+      : tensor_(tensor), destination_(destination) {
+    if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
+    check_participants(tensor, destination);
+    operation_ = dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
+    operation_->prepare(tensor, destination);
+    operation_->is_prepared_ = true;
+    source_claim_.emplace(tensor.carrier());
+    destination_claim_.emplace(destination);
+  }
+
+  /// Runs the move, here or on `pool`.
+  void start(Executor* pool) {
+    detail::DetachedSpan submit({}, [this] { return describe("move.submit"); }, [this] { return shapes(); });
+    complete_.emplace(submit.id(), [this] { return describe("move.complete"); }, [this] { return shapes(); });
+    if (pool == nullptr || source_claim_->rests_on_scope() || destination_claim_->rests_on_scope()) {
+      submit.close(true);
+      return run();
+    }
+    try {
+      pool->submit(Ref<Task>(this));
+    } catch (...) {
+      complete_->discard();
+      throw;
+    }
+    submit.close(true);
+  }
+
+ protected:
+  void perform() override {
+    try {
+      set_result(transfer());
+    } catch (...) {
+      finish(false);
+      throw;
+    }
+    finish(true);
+  }
+  void abandon() noexcept override { finish(false); }
+  void forget() noexcept override {
+    source_claim_->forget();
+    destination_claim_->forget();
+  }
+
+ private:
+  [[nodiscard]] Tensor transfer() const {
+    const auto source_scope = source_claim_->open();
+    const auto destination_scope = destination_claim_->open();
+    const GradMode grad_mode(
+        static_cast<bool>(operation_->reverse_));  // as it was when the move was asked for
+    const std::array<Argument, 2> arguments{Argument(tensor_), Argument::of(destination_)};
+    return operation_->forward(arguments);
+  }
+  /// The carriers are free before anyone can see that the move has ended.
+  void finish(bool succeeded) noexcept {
+    destination_claim_.reset();
+    source_claim_.reset();
+    complete_->close(succeeded);
+    operation_.reset();
+    destination_.reset();
+    tensor_ = Tensor();
+  }
+  [[nodiscard]] detail::ProfiledCall describe(std::string name) const {
+    return {std::move(name), tensor_.carrier_type(),
+            ImplementationType(*operation_, operation_->implementation_name())};
+  }
+  [[nodiscard]] InputShapes shapes() const { return {tensor_.layout().shape()}; }
+
+  Tensor tensor_;
+  Ref<Carrier> destination_;
+  Ref<MoveOperation> operation_;
+  std::optional<MoveClaim> source_claim_;
+  std::optional<MoveClaim> destination_claim_;
+  std::optional<detail::DetachedSpan> complete_;
+};
+
 Tensor move(const Tensor& tensor, const Ref<Carrier>& destination) {
-  if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
-  check_participants(tensor, destination);
-  const Ref<MoveOperation> operation =
-      dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
-  operation->is_profiled_ = true;
-  const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
-  return operation->forward(arguments);
+  const Ref<PublicMove> task = make_ref<PublicMove>(tensor, destination);
+  task->start(nullptr);
+  task->wait();
+  return task->result();
+}
+
+AwaitMove move_async(const Tensor& tensor, const Ref<Carrier>& destination) {
+  constexpr int thread_limit = 4;
+  static Executor& pool = Executor::make(thread_limit);
+  Ref<PublicMove> task = make_ref<PublicMove>(tensor, destination);
+  task->start(&pool);
+  return AwaitMove(std::move(task));
 }
 
 Gradients MoveOperation::backward(const Tensor& gradient) {

@@ -9,7 +9,9 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <forward_list>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 namespace orlop::inline v0 {
@@ -83,10 +85,13 @@ class detail::ProfilerSession {
     if (active_profiler_session == this) leave_thread();
   }
 
-  [[nodiscard]] const std::vector<ProfilerEvent>& frozen_events() const {
+  [[nodiscard]] const std::vector<ProfilerEvent>& frozen_events() {
     if (phase() != Phase::frozen)
       raise<RuntimeError>(what, "results are there after exit; leave the profiler's context first");
-    return events_;
+    const std::lock_guard lock(detached_mutex_);
+    if (results_.empty() || results_.front().size() != events_.size() + detached_.size())
+      results_.push_front(merged());
+    return results_.front();
   }
 
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
@@ -104,21 +109,31 @@ class detail::ProfilerSession {
     return open_.size() - 1;
   }
 
-  std::optional<std::int64_t> open_detached(std::optional<std::int64_t> parent, ProfiledCall call,
-                                            std::optional<InputShapes> shapes) {
+  std::optional<ProfilerEvent> open_detached(std::optional<std::int64_t> parent, ProfiledCall call,
+                                             std::optional<InputShapes> shapes) {
     if (!is_selected(call.carrier_type)) return std::nullopt;
-    const auto id = static_cast<std::int64_t>(events_.size());
-    events_.push_back({id, parent, std::move(call.name), call.carrier_type,
-                       std::move(call.implementation_type), std::move(shapes), now_ns(), 0, 0, thread_,
-                       false});
-    return id;
+    return ProfilerEvent{next_detached_--,
+                         parent,
+                         std::move(call.name),
+                         call.carrier_type,
+                         std::move(call.implementation_type),
+                         std::move(shapes),
+                         now_ns(),
+                         0,
+                         0,
+                         thread_,
+                         false};
   }
 
-  void close_detached(std::int64_t id, bool succeeded) noexcept {
-    if (phase() != Phase::active) return;
-    ProfilerEvent& event = events_[static_cast<std::size_t>(id)];
+  /// From any thread. Where there is no memory left the event is lost.
+  void close_detached(ProfilerEvent event, bool succeeded) noexcept {
     event.duration_ns = event.self_time_ns = now_ns() - event.start_time_ns;
     event.succeeded = succeeded;
+    try {
+      const std::lock_guard lock(detached_mutex_);
+      detached_.push_back(std::move(event));
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   void close(std::size_t place, bool succeeded) noexcept {
@@ -153,6 +168,20 @@ class detail::ProfilerSession {
     return std::nullopt;
   }
 
+  /// All events in start order, with ids to match.
+  [[nodiscard]] std::vector<ProfilerEvent> merged() const {
+    std::vector<ProfilerEvent> all(events_);
+    all.insert(all.end(), detached_.begin(), detached_.end());
+    std::ranges::stable_sort(all, {}, &ProfilerEvent::start_time_ns);
+    std::map<std::int64_t, std::int64_t> places;
+    for (std::size_t i = 0; i < all.size(); ++i) places[all[i].id] = static_cast<std::int64_t>(i);
+    for (ProfilerEvent& event : all) {
+      event.id = places.at(event.id);
+      if (event.parent_id) event.parent_id = places.at(*event.parent_id);
+    }
+    return all;
+  }
+
   static void leave_thread() noexcept {
     active_profiler_session = nullptr;
     held_session.reset();
@@ -164,6 +193,10 @@ class detail::ProfilerSession {
   std::uint64_t thread_ = 0;
   std::vector<ProfilerEvent> events_;
   std::vector<Open> open_;
+  std::int64_t next_detached_ = -1;  // ids below those of events_, until they are merged
+  std::mutex detached_mutex_;        // guards what follows
+  std::vector<ProfilerEvent> detached_;
+  std::forward_list<std::vector<ProfilerEvent>> results_;  // the latest first
 };
 
 std::shared_ptr<detail::ProfilerSession> detail::begin_profiled_call(ProfilerSession& session) {
@@ -183,13 +216,13 @@ void detail::close_profiled_call(ProfilerSession& session, std::size_t place, bo
   session.close(place, succeeded);
 }
 
-void detail::DetachedSpan::open(std::optional<std::int64_t> parent_id, ProfiledCall call,
+void detail::DetachedSpan::open(std::optional<std::int64_t> parent, ProfiledCall call,
                                 std::optional<InputShapes> shapes) {
-  id_ = session_->open_detached(parent_id, std::move(call), std::move(shapes));
+  event_ = session_->open_detached(parent, std::move(call), std::move(shapes));
 }
 
 void detail::DetachedSpan::close(bool succeeded) noexcept {
-  if (session_ != nullptr && id_) session_->close_detached(*id_, succeeded);
+  if (session_ != nullptr && event_) session_->close_detached(*std::move(event_), succeeded);
   session_.reset();
 }
 

@@ -79,12 +79,14 @@ std::string Carrier::immutable_reason() const {
 
 void Carrier::check_readable(Index index) const {
   require_live();
+  require_working();
   check_range(*this, index);
   require_reachable();
 }
 
 void Carrier::check_writable(Index index) const {
   require_live();
+  require_working();
   require_mutable();
   check_range(*this, index);
   require_reachable();
@@ -197,6 +199,13 @@ void Carrier::end_owner_access(OwnerToken token) {
   if (!has_owner_access())
     raise<RuntimeError>(carrier_class().name(), "this thread holds no owner access scope");
   if (--scope_depth_ == 0) scope_thread_.store(0, std::memory_order_release);
+}
+
+void Carrier::forget_owner() noexcept {
+  std::construct_at(&ownership_mutex_);  // a thread of the parent may have held it
+  scope_depth_ = 0;
+  scope_thread_.store(0, std::memory_order_release);
+  owner_token_.store(0, std::memory_order_release);
 }
 
 bool Carrier::has_owner_access() const noexcept {

@@ -153,7 +153,7 @@ def test_dispatch_dispatch_from_a_custom_subclass():
 
 
 def test_dispatch_reject_specialization_of_a_shipped_carrier():
-    shipped = [CPU, Generic, FileBacked, Metal, orlop.Evictable]
+    shipped = [CPU, Generic, FileBacked, Metal, orlop.Evictable, orlop.BlockDeviceCarrier]
 
     class Mixin:
         def __init_subclass__(cls, **keywords):

@@ -19,11 +19,17 @@ class ORLOP_API BlockingScope {
   void* state_;
 };
 
+/// Throws what an interrupted user wants thrown, such as Python's KeyboardInterrupt; for long waits, between
+/// scopes.
+ORLOP_API void check_interrupts();
+
 namespace detail {
-/// How a binding lets the interpreter go (null: it was not held) and takes it back.
+/// How a binding lets the interpreter go (null: it was not held) and takes it back; and
+/// check_interrupts().
 struct BlockingHooks {
   void* (*begin)() noexcept;
   void (*end)(void* state) noexcept;
+  void (*check_interrupts)();
 };
 /// Called once by the Python binding.
 ORLOP_API void install_blocking_hooks(BlockingHooks hooks) noexcept;

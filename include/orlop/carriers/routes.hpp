@@ -29,4 +29,29 @@ class ORLOP_API FileBackedToCpuMoveOperation : public SpanMoveOperation {
   [[nodiscard]] std::string implementation_name() const override { return "FileBackedToCpuMoveOperation"; }
 };
 
+/// Slots `offset` to `offset + span` of the CPU become slots 0 to `span` of the block device carrier, whose
+/// version advances before the first byte can change, and stays so.
+class ORLOP_API CpuToBlockDeviceMoveOperation : public SpanMoveOperation {
+ public:
+  ~CpuToBlockDeviceMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "CpuToBlockDeviceMoveOperation"; }
+
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
+};
+
+/// The way back, likewise.
+class ORLOP_API BlockDeviceToCpuMoveOperation : public SpanMoveOperation {
+ public:
+  ~BlockDeviceToCpuMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "BlockDeviceToCpuMoveOperation"; }
+
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
+};
+
 }  // namespace orlop::inline v0

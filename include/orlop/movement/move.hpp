@@ -1,4 +1,5 @@
-// Moving a Tensor to another carrier: the operation, the registry of routes, and `move` (S401-S419).
+// Moving a Tensor to another carrier: the operation, the registry of routes, `move` and `move_async`
+// (S401-S420).
 //
 // Who owns the bytes: until the transfer is complete the source does; then the destination, and the source is
 // released. While a move runs both carriers are owned by it, so nobody else can write or move them. A failed
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "orlop/movement/await.hpp"
 #include "orlop/operation/operation.hpp"
 
 namespace orlop::inline v0 {
@@ -63,11 +65,12 @@ class ORLOP_API MoveOperation : public Operation {
   void on_release_autograd_state() noexcept override;
 
  private:
-  friend ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
+  friend class PublicMove;
+  void prepare(const Tensor& tensor, const Ref<Carrier>& destination);
   Tensor run(const Tensor& tensor, const Ref<Carrier>& destination);
   void undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept;
 
-  bool is_profiled_ = false;  // a move of its own, not a step of something else
+  bool is_prepared_ = false;  // checked, and both carriers claimed, by whoever calls forward
   bool expects_writes_ = false;
   // What a gradient needs: the way back, made before the transfer, and whom to make storage like.
   Ref<MoveOperation> reverse_;
@@ -111,10 +114,32 @@ ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, Carrier
 /// Whether exactly this pair has an entry.
 [[nodiscard]] ORLOP_API bool has_move_operation(CarrierClass source_class, CarrierClass destination_class);
 
+/// The work of one move.
+class ORLOP_API MoveTask : public ResultTask<Tensor> {
+ public:
+  ~MoveTask() override;
+  void visit_references(ReferenceVisitor& visitor) const override;
+  void drop_references() noexcept override;
+};
+
+/// The handle of a move: `wait()` gives the moved Tensor.
+class ORLOP_API AwaitMove : public AwaitResult<Tensor> {
+ public:
+  explicit AwaitMove(Ref<MoveTask> task) noexcept : AwaitResult(std::move(task)) {}
+  [[nodiscard]] Ref<MoveTask> task() const noexcept {
+    return static_cast<MoveTask*>(AwaitResult::task().get());
+  }
+};
+
 /// Moves `tensor` to `destination` and releases its carrier: the result has the same layout at offset 0.
 /// Slots of the destination beyond the span keep their contents. The checks and their order are those of
-/// S403.
+/// S403. The whole move runs on the caller.
 ORLOP_API Tensor move(const Tensor& tensor, const Ref<Carrier>& destination);
+/// The same in the background. The checks are done on return and their errors thrown; what fails later is in
+/// the handle. Until the move has ended both carriers are owned by it: they can be read, not written, moved
+/// or released. In the scope of a carrier's owner, which belongs to its thread, the move runs before the
+/// return.
+ORLOP_API AwaitMove move_async(const Tensor& tensor, const Ref<Carrier>& destination);
 
 namespace detail {
 /// What a carrier class says about its routes, once, at load. `exact`: a hierarchy needs both registered

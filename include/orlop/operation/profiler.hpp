@@ -122,7 +122,8 @@ class ORLOP_API Profiler {
   };
   Scope scope() { return Scope(*this); }
 
-  /// In start order. RuntimeError before exit.
+  /// In start order. RuntimeError before exit. A move that ends after exit joins them then, so that later ids
+  /// move up; what was returned before stays as it was.
   [[nodiscard]] const std::vector<ProfilerEvent>& events() const;
   /// Ascending by name, class, shapes. RuntimeError before exit.
   [[nodiscard]] std::vector<ProfilerAggregate> key_averages(const KeyAveragesOptions& options = {}) const;
@@ -189,32 +190,35 @@ class ProfiledSpan {
 };
 
 /// An event beside the nested calls: its parent is the one given, and its time is in nobody's self time
-/// (S420).
+/// (S420). It may end on another thread, and after the profiler's exit.
 class ORLOP_API DetachedSpan {
  public:
   /// Nothing happens while no profiler is active on this thread or the carrier class is not selected.
   template <class Describe, class Shapes>
-  DetachedSpan(std::optional<std::int64_t> parent_id, const Describe& describe, const Shapes& shapes) {
+  DetachedSpan(std::optional<std::int64_t> parent, const Describe& describe, const Shapes& shapes) {
     if (active_profiler_session == nullptr) [[likely]]
       return;
     session_ = begin_profiled_call(*active_profiler_session);
     if (session_ == nullptr) return;
-    open(parent_id, describe(),
-         records_shapes(*session_) ? std::optional<InputShapes>(shapes()) : std::nullopt);
+    open(parent, describe(), records_shapes(*session_) ? std::optional<InputShapes>(shapes()) : std::nullopt);
   }
   DetachedSpan(const DetachedSpan&) = delete;
   DetachedSpan& operator=(const DetachedSpan&) = delete;
   ~DetachedSpan() { close(false); }
-  /// The event's, or nothing where none is recorded.
-  [[nodiscard]] std::optional<std::int64_t> id() const noexcept { return id_; }
+  /// Stands for the event as the parent of another one; nothing where none is recorded.
+  [[nodiscard]] std::optional<std::int64_t> id() const noexcept {
+    return event_ ? std::optional(event_->id) : std::nullopt;
+  }
   /// Ends the event, once.
   void close(bool succeeded) noexcept;
+  /// There is no such event after all.
+  void discard() noexcept { session_.reset(); }
 
  private:
-  void open(std::optional<std::int64_t> parent_id, ProfiledCall call, std::optional<InputShapes> shapes);
+  void open(std::optional<std::int64_t> parent, ProfiledCall call, std::optional<InputShapes> shapes);
 
   std::shared_ptr<ProfilerSession> session_;
-  std::optional<std::int64_t> id_;
+  std::optional<ProfilerEvent> event_;
 };
 
 /// How a binding sees classes: the Python class of an operation (held), and the text a carrier class sorts

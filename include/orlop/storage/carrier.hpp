@@ -112,6 +112,9 @@ class ORLOP_API Carrier : public Object {
   void require_live() const;
   /// RuntimeError ‹not mutable› unless is_mutable().
   void require_mutable() const;
+  /// RuntimeError where the storage has stopped working for good, though the carrier is live: a faulted
+  /// device.
+  virtual void require_working() const {}
   /// RuntimeError where the slots cannot be reached now, though the carrier is live: an evicted hierarchy.
   virtual void require_reachable() const {}
 
@@ -142,6 +145,8 @@ class ORLOP_API Carrier : public Object {
   void relinquish_ownership(OwnerToken token);
   void begin_owner_access(OwnerToken token);
   void end_owner_access(OwnerToken token);
+  /// In a fork's child, for an owner whose work only the parent goes on with: nobody owns the carrier here.
+  void forget_owner() noexcept;
   /// True only on the thread that holds the owner's scope.
   [[nodiscard]] bool has_owner_access() const noexcept;
 

@@ -1003,6 +1003,76 @@ class FileBacked(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+class BlockDevice:
+    """
+    BlockDevice(path)
+
+    An open block device, from which carriers are allocated; whatever it held is overwritten. ValueError
+    ‹block device› for any other node, OSError where it cannot be opened. A context manager: leaving it
+    closes the device. A transfer that fails faults it for good (S501-S511).
+    """
+
+    def __init__(self, path: object | None) -> None: ...
+
+    @property
+    def path(self) -> object:
+        """The path as it was given."""
+
+    @property
+    def capacity_bytes(self) -> int: ...
+
+    @property
+    def logical_block_size(self) -> int: ...
+
+    @property
+    def physical_block_size(self) -> int: ...
+
+    @property
+    def allocation_alignment(self) -> int:
+        """What every extent starts and ends at a multiple of."""
+
+    def is_closed(self) -> bool: ...
+
+    def is_faulted(self) -> bool:
+        """Whether a transfer has failed: then no slot can be reached."""
+
+    def allocate(self, size: int, *, mutable: bool = True, dtype: object = ..., empty: bool = False) -> BlockDeviceCarrier:
+        """
+        `size` Float32 slots in the lowest free extent that is large enough; zero unless `empty`. MemoryError
+        where there is no room, ValueError for another dtype, RuntimeError once closed or faulted.
+        """
+
+    def close(self) -> None:
+        """
+        Closes the device, once. RuntimeError while a carrier of it exists, even a released one.
+        """
+
+    def __enter__(self) -> BlockDevice: ...
+
+    def __exit__(self, *args) -> bool: ...
+
+class BlockDeviceCarrier(Carrier):
+    """
+    Float32 slots in one extent of a BlockDevice, of fixed size; made by BlockDevice.allocate and by the
+    factories of another one. Moves to and from CPU only, computes nothing.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @property
+    def device(self) -> BlockDevice: ...
+
+    @property
+    def device_offset_bytes(self) -> int:
+        """Where slot 0 lies on the device; 0 once released or without slots."""
+
+    @property
+    def extent_bytes(self) -> int:
+        """The bytes reserved for the slots."""
+
+    @classmethod
+    def __init_subclass__(cls, **kwargs) -> None: ...
+
 class Metal(Carrier):
     """
     Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)
@@ -1080,12 +1150,51 @@ class FileBackedToCpuMoveOperation(MoveOperation):
 
     destination_class: TypeAlias = CPU
 
+class CpuToBlockDeviceMoveOperation(MoveOperation):
+    """
+    Writes the span of a CPU to a block device from slot 0, in one transfer.
+    """
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: TypeAlias = CPU
+
+    destination_class: TypeAlias = BlockDeviceCarrier
+
+class BlockDeviceToCpuMoveOperation(MoveOperation):
+    """
+    Reads the span of a block device carrier into a CPU from slot 0, in one transfer.
+    """
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: TypeAlias = BlockDeviceCarrier
+
+    destination_class: TypeAlias = CPU
+
 def move(tensor: object | None, destination: object | None) -> Tensor:
     """
     Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at
     offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to
     grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source
     as it was (S403, S406).
+    """
+
+def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove:
+    """
+    Starts to move `tensor` to the carrier `destination` and returns the handle: its wait() gives what move()
+    returns. Checks are done at once and raise here; what fails later is raised by wait(). Until the move has
+    ended both carriers are owned by it: they can be read, not written, moved or released.
     """
 
 def register_move_operation(source_class: object | None, destination_class: object | None, operation_class: object | None) -> None:
@@ -1102,6 +1211,32 @@ def dispatch_move(source_class: object | None, destination_class: object | None)
     """
     The class that moves the exact pair: its entry, or the elementwise one.
     """
+
+class AwaitResult:
+    """
+    The handle of work that goes on in the background, created by the framework.
+
+    Dropping it neither blocks nor cancels. There is no await, no cancel and no timeout.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @property
+    def done(self) -> bool:
+        """Whether the work has ended, well or not; never waits."""
+
+    def wait(self) -> object:
+        """
+        Returns the result, or raises what the work failed with: the identical object on every call and
+        thread. Work that has not started runs here. An interrupt (KeyboardInterrupt) ends the wait, not the work.
+        """
+
+class AwaitMove(AwaitResult):
+    """
+    The handle of a move: wait() returns the moved Tensor. Until then both carriers are owned by the move.
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
 
 class Evictable(DependentCarrier):
     """

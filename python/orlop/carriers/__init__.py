@@ -1,6 +1,8 @@
 """The carriers and what describes their slots; every name loads on first use."""
 
 _EXPORTS = {
+    "BlockDevice": "orlop._core",
+    "BlockDeviceCarrier": "orlop._core",
     "CPU": "orlop._core",
     "Carrier": "orlop.carriers.base",
     "DependentCarrier": "orlop.carriers.base",

@@ -1,3 +1,5 @@
+from orlop._core import BlockDevice as BlockDevice
+from orlop._core import BlockDeviceCarrier as BlockDeviceCarrier
 from orlop._core import CPU as CPU
 from orlop._core import Carrier as Carrier
 from orlop._core import DependentCarrier as DependentCarrier

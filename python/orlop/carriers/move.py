@@ -18,21 +18,31 @@ True
 from contextlib import contextmanager
 
 from orlop._core import (
+    AwaitMove,
+    AwaitResult,
+    BlockDeviceToCpuMoveOperation,
+    CpuToBlockDeviceMoveOperation,
     CpuToFileBackedMoveOperation,
     ElementwiseMoveOperation,
     FileBackedToCpuMoveOperation,
     MoveOperation,
     dispatch_move,
+    move_async,
     register_move_operation,
     unregister_move_operation,
 )
 
 __all__ = [
+    "AwaitMove",
+    "AwaitResult",
+    "BlockDeviceToCpuMoveOperation",
+    "CpuToBlockDeviceMoveOperation",
     "CpuToFileBackedMoveOperation",
     "ElementwiseMoveOperation",
     "FileBackedToCpuMoveOperation",
     "MoveOperation",
     "dispatch_move",
+    "move_async",
     "register_move_operation",
     "registered_move_operation",
     "unregister_move_operation",

@@ -239,7 +239,8 @@ void Evictable::promote() { transfer(secondary_, primary_, false); }
 /// Where the values go: the tier itself where they fit, else fresh storage of its kind, claimed.
 Evictable::Tier Evictable::provide(const Tier& tier) const {
   if (!tier.carrier->is_released() && tier.carrier->size() >= size_) return tier;
-  Ref<Carrier> fresh = tier.carrier->allocate_like(size_, {.is_mutable = true, .dtype = *dtype_});
+  Ref<Carrier> fresh =
+      tier.carrier->allocate_like(size_, {.is_mutable = true, .dtype = *dtype_, .empty = true});
   if (fresh->carrier_class() != tier.carrier->carrier_class()) {
     release_unowned(fresh);
     raise<TypeError>("Evictable", "the tier's factory must return its own exact class ",
