@@ -9,7 +9,7 @@ import sys
 import pytest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BENCHMARKS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "harness")
+BENCHMARKS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem not in ("harness", "scaling"))
 
 
 def load(name, monkeypatch):
@@ -65,3 +65,20 @@ def test_function_that_tells_its_time_is_taken_at_its_word(monkeypatch):
     timed = harness.restored(lambda: None, lambda: undone.append(1))
     assert 0 < harness.time_once(timed, seconds=1e-6) < 1e-3
     assert undone
+
+
+def test_exponent_is_the_slope_of_time_over_work(monkeypatch):
+    scaling = load("scaling", monkeypatch)
+    work = [10.0, 40.0, 160.0, 640.0]
+    assert scaling.exponent(work, [3e-6 * n**1.25 for n in work]) == pytest.approx(1.25)
+    assert scaling.exponent(work, [5e-3 * n for n in work]) == pytest.approx(1.0)
+
+
+def test_scaling_names_every_fit_and_writes_json(tmp_path):
+    command = [sys.executable, BENCH / "scaling.py", "--quick", "--only", "add", "--results", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    families = json.loads((tmp_path / "scaling.json").read_text())["families"]
+    assert [family["family"] for family in families] == ["add", "add, one operand transposed", "scatter_add"]
+    assert all(seconds > 0 for family in families for seconds in family["times"].values())
+    assert done.stdout.splitlines()[-1].startswith("3 fits, too steep:")
