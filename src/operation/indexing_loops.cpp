@@ -87,11 +87,33 @@ IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const 
 }
 
 void IndexingLoops::read(Index first, Index last, Place* places) const {
+  constexpr Index most = 256;
+  std::array<std::int32_t, most> read;  // once: another thread may be writing
   for_each_run(indices_, first, last, [&](std::span<const Index> offsets, Index count) {
-    for (Index i = 0; i < count; ++i) {
-      const std::int32_t index = data_[offsets[0] + i * indices_.step(0)];
-      if (is_outside(index, extent_)) raise_index(operation_, index, extent_);
-      *places++ = {step_ ? index * *step_ : offset_of(axis_, index), offsets[1] + i * indices_.step(1)};
+    const Index step = indices_.step(0);
+    const Index item_step = indices_.step(1);
+    for (Index start = 0; start < count; start += most) {
+      const Index length = std::min(most, count - start);
+      const std::int32_t* const data = data_ + offsets[0] + start * step;
+      bool has_outside = false;
+      for (Index i = 0; i < length; ++i) {
+        const std::int32_t index = data[i * step];
+        read[static_cast<std::size_t>(i)] = index;
+        has_outside |= is_outside(index, extent_);
+      }
+      if (has_outside)
+        for (const std::int32_t index : std::span(read).first(static_cast<std::size_t>(length)))
+          if (is_outside(index, extent_)) raise_index(operation_, index, extent_);
+      const Index item = offsets[1] + start * item_step;
+      if (step_) {
+        const Index table_step = *step_;
+        for (Index i = 0; i < length; ++i)
+          places[i] = {read[static_cast<std::size_t>(i)] * table_step, item + i * item_step};
+      } else {
+        for (Index i = 0; i < length; ++i)
+          places[i] = {offset_of(axis_, read[static_cast<std::size_t>(i)]), item + i * item_step};
+      }
+      places += length;
     }
   });
 }

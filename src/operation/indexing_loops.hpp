@@ -27,6 +27,8 @@ class IndexingLoops {
   [[nodiscard]] const StridedLoop& after() const noexcept { return after_; }
   /// How many indices there are.
   [[nodiscard]] Index size() const noexcept { return indices_.size; }
+  /// Whether the items of neighbouring indices lie side by side.
+  [[nodiscard]] bool is_contiguous() const noexcept { return indices_.is_contiguous(1); }
 
   /// Where index number i of `first` … `last - 1` lies.
   struct Place {

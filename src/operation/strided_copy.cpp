@@ -148,18 +148,31 @@ void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index
 
 /// A few rows at a time, along all columns: that is the order of the source.
 template <class Slot>
-void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams = false) {
+void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
   constexpr Index side = 16;
+  constexpr Index quarter = 4;
   constexpr Index bytes = sizeof(Slot);
   const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
-  const Index whole_columns = is_dense ? plane.columns - plane.columns % side : 0;
+  const auto source = [&](Index row, Index column) {
+    return from + row * plane.row_from + column * plane.column_from;
+  };
+  const auto target = [&](Index row, Index column) {
+    return to + row * plane.row_to + column * plane.column_to;
+  };
   for (Index row = 0; row < plane.rows; row += side) {
     const Index end = std::min(row + side, plane.rows);
     Index column = 0;
-    if (end == row + side)
-      for (; column < whole_columns; column += side)
-        transpose_sixteen(from + row * plane.row_from + column * bytes, plane.row_from,
-                          to + row * bytes + column * plane.column_to, plane.column_to, streams);
+    if (is_dense && end == row + side)
+      for (; column + side <= plane.columns; column += side)
+        transpose_sixteen(source(row, column), plane.row_from, target(row, column), plane.column_to, streams);
+    if (is_dense) {
+      const Index whole_rows = end - (end - row) % quarter;
+      const Index first = column;
+      for (; column + quarter <= plane.columns; column += quarter)
+        for (Index i = row; i < whole_rows; i += quarter)
+          transpose_four(source(i, column), plane.row_from, target(i, column), plane.column_to);
+      copy_corner<Slot>(from, to, plane, whole_rows, end, first, column);
+    }
     copy_corner<Slot>(from, to, plane, row, end, column, plane.columns);
   }
 #if defined(__SSE2__)
@@ -195,8 +208,7 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
   for (std::size_t mode = 1; mode < loop.rank(); ++mode)
     if (mode != column)
       add_mode(planes, loop.extents[mode], loop.stride(mode, from_side), loop.stride(mode, to_side));
-  constexpr Index many_bytes = Index{8} << 20;  // more than a core's own caches hold
-  const bool streams = loop.size * bytes >= many_bytes;
+  const bool streams = is_streamed(loop.size * bytes);
   // Threads share the rows of all planes, a few neighbouring ones at a time.
   constexpr Index group = 64;
   const Index groups = (plane.rows - 1) / group + 1;
@@ -217,11 +229,12 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
 
 }  // namespace
 
-void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes) {
+void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes,
+                bool is_streamed) {
   if (slot_bytes == 1)
-    copy_rows<std::uint8_t>(from, to, plane);
+    copy_rows<std::uint8_t>(from, to, plane, is_streamed);
   else
-    copy_rows<std::uint32_t>(from, to, plane);
+    copy_rows<std::uint32_t>(from, to, plane, is_streamed);
 }
 
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,

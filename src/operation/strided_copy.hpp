@@ -18,8 +18,12 @@ struct Plane {
   Index columns, column_from, column_to;
 };
 
-/// Copies a plane of slots; fastest where the target is dense along rows and the source along
-/// columns.
-void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes);
+/// Copies a plane of slots; fastest where the target is dense along rows and the source along columns. A
+/// target that is not read soon need not pass through the caches: `is_streamed`.
+void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes,
+                bool is_streamed = false);
+
+/// Whether a target of so many bytes is more than a core's own caches hold.
+[[nodiscard]] constexpr bool is_streamed(Index bytes) { return bytes >= Index{8} << 20; }
 
 }  // namespace orlop::inline v0

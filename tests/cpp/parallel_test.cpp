@@ -42,7 +42,7 @@ class Parallel : public testing::Test {
   Index before_ = thread_count();
 };
 
-TEST_F(Parallel, every_item_is_visited_once) {
+TEST_F(Parallel, EveryItemIsVisitedOnce) {
   for (const Index threads : {1, 2, 3, 8}) {
     set_thread_count(threads);
     for (const Index count : {0, 1, 2, 7, 64, 1000, 4097}) {
@@ -55,7 +55,7 @@ TEST_F(Parallel, every_item_is_visited_once) {
   }
 }
 
-TEST_F(Parallel, ranges_depend_on_the_arguments_and_the_number_of_threads_only) {
+TEST_F(Parallel, RangesDependOnTheArgumentsAndTheNumberOfThreadsOnly) {
   set_thread_count(2);
   EXPECT_THAT(ranges(100, 51), ElementsAre(Pair(0, 100)));
   EXPECT_THAT(ranges(101, 50), ElementsAre(Pair(0, 51), Pair(51, 101)));
@@ -65,7 +65,7 @@ TEST_F(Parallel, ranges_depend_on_the_arguments_and_the_number_of_threads_only) 
   EXPECT_THAT(ranges(1 << 20, 1), ElementsAre(Pair(0, 1 << 20)));
 }
 
-TEST_F(Parallel, sizes_at_the_ends_of_the_numbers) {
+TEST_F(Parallel, SizesAtTheEndsOfTheNumbers) {
   set_thread_count(2);
   constexpr Index most = std::numeric_limits<Index>::max();
   EXPECT_THAT(ranges(-1, 1), ElementsAre());
@@ -75,7 +75,7 @@ TEST_F(Parallel, sizes_at_the_ends_of_the_numbers) {
   EXPECT_EQ(found.back().second, most);
 }
 
-TEST_F(Parallel, the_work_is_shared) {
+TEST_F(Parallel, TheWorkIsShared) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "there is one processor";
   set_thread_count(2);
   // Both ranges wait until the other one has begun: one thread alone would never end.
@@ -87,7 +87,7 @@ TEST_F(Parallel, the_work_is_shared) {
   EXPECT_EQ(begun, 2);
 }
 
-TEST_F(Parallel, the_first_of_several_failures_is_thrown) {
+TEST_F(Parallel, TheFirstOfSeveralFailuresIsThrown) {
   set_thread_count(4);
   for (int repeat = 0; repeat < 20; ++repeat) {
     try {
@@ -102,7 +102,7 @@ TEST_F(Parallel, the_first_of_several_failures_is_thrown) {
   EXPECT_EQ(ranges(1600, 100).size(), 16U);  // the next loop works
 }
 
-TEST_F(Parallel, a_loop_in_a_body_stays_on_its_thread) {
+TEST_F(Parallel, ALoopInABodyStaysOnItsThread) {
   set_thread_count(2);
   std::atomic<int> total{0};
   parallel_for(64, 1, [&](Index, Index) {
@@ -115,7 +115,7 @@ TEST_F(Parallel, a_loop_in_a_body_stays_on_its_thread) {
   EXPECT_EQ(total, 8 * 64);
 }
 
-TEST_F(Parallel, several_threads_loop_at_once) {
+TEST_F(Parallel, SeveralThreadsLoopAtOnce) {
   set_thread_count(2);
   std::vector<std::thread> threads;
   std::atomic<Index> total{0};
@@ -128,7 +128,7 @@ TEST_F(Parallel, several_threads_loop_at_once) {
   EXPECT_EQ(total, 4 * 50 * 100);
 }
 
-TEST_F(Parallel, a_child_of_a_fork_loops_alone_and_exits) {
+TEST_F(Parallel, AChildOfAForkLoopsAloneAndExits) {
   set_thread_count(2);
   const auto before = ranges(1000, 10);
   const pid_t child = fork();
@@ -145,7 +145,7 @@ TEST_F(Parallel, a_child_of_a_fork_loops_alone_and_exits) {
   EXPECT_EQ(ranges(1000, 10), before);
 }
 
-TEST_F(Parallel, numbers_of_threads_that_are_refused) {
+TEST_F(Parallel, NumbersOfThreadsThatAreRefused) {
   const Index before = thread_count();
   for (const Index count : {Index{0}, Index{-1}, max_thread_count + 1, std::numeric_limits<Index>::max()})
     EXPECT_THROW(set_thread_count(count), ValueError);

@@ -1,12 +1,15 @@
-"""How many threads kernels use."""
+"""Kernels on several threads, and several threads on kernels."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import orlop
+from orlop import friendly
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +60,74 @@ def test_counts_out_of_range_are_value_errors(count):
 def test_counts_must_be_integers(count):
     with pytest.raises(TypeError):
         orlop.set_thread_count(count)
+
+
+def large(value=0.5, count=1 << 20):
+    return friendly.full(count, value=value)
+
+
+def test_long_kernels_run_without_the_interpreter():
+    """No thread is switched to by the clock: another one runs only where the kernel lets the interpreter go."""
+    x = large()
+    gate = threading.Lock()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        for _ in range(200):
+            ran = []
+            with gate:
+                other = threading.Thread(target=lambda ran=ran: gate.acquire() and ran.append(1) or gate.release())
+                other.start()
+            orlop.exp(x)
+            seen = bool(ran)
+            other.join()
+            if seen:
+                return
+    finally:
+        sys.setswitchinterval(interval)
+    pytest.fail("no other thread ran during a kernel")
+
+
+def test_operand_released_by_another_thread_stays_valid_for_the_kernel_that_reads_it():
+    expected = friendly.to_list(orlop.exp(large(count=1)))[0]
+    for _ in range(20):
+        x = large()
+        other = threading.Thread(target=x.carrier.release)
+        other.start()
+        try:
+            y = orlop.exp(x)
+        except RuntimeError as error:
+            assert "released" in str(error)
+        else:
+            assert friendly.item(orlop.reduce_max(y, "i -> 1")) == expected
+            assert friendly.item(orlop.reduce_min(y, "i -> 1")) == expected
+        other.join()
+        assert x.carrier.is_released()
+
+
+def test_child_of_a_fork_computes_what_its_parent_does():
+    x = large()
+    expected = friendly.item(orlop.reduce_sum(orlop.exp(x), "i -> 1"))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        same = friendly.item(orlop.reduce_sum(orlop.exp(x), "i -> 1")) == expected
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_many_threads_compute_at_once():
+    x = large()
+    expected = friendly.item(orlop.reduce_sum(orlop.exp(x), "i -> 1"))
+    found = []
+
+    def compute():
+        for _ in range(5):
+            found.append(friendly.item(orlop.reduce_sum(orlop.exp(x), "i -> 1")))
+
+    threads = [threading.Thread(target=compute) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 40

@@ -117,13 +117,14 @@ void compute_one(const KernelCall& call, BlockFunction block) {
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// Finds the element without a result among `count` from ordinal `first` on, of which one had `fault`.
+/// Finds the element without a result among `count` from ordinal `first` on, `step` apart, of which one had
+/// `fault`.
 [[noreturn]] void refuse(const KernelCall& call, BlockFunction block, ElementFault fault, Index first,
-                         Index count, Elements elements) {
+                         Index step, Index count, Elements elements) {
   std::array<std::byte, sizeof(std::int32_t)> slot;
-  for (Index ordinal = first; ordinal < first + count; ++ordinal) {
+  for (Index element = 0; element < count; ++element) {
     const ElementFault found = block(1, slot.data(), elements.data());
-    if (found != ElementFault::none) raise_fault(call, found, ordinal);
+    if (found != ElementFault::none) raise_fault(call, found, first + element * step);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
@@ -136,7 +137,7 @@ void compute(const KernelCall& call, BlockFunction block, Index first, Index cou
              const Elements& elements) {
   std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
   const ElementFault fault = block(count, slots, elements.data());
-  if (fault != ElementFault::none) refuse(call, block, fault, first, count, elements);
+  if (fault != ElementFault::none) refuse(call, block, fault, first, 1, count, elements);
 }
 
 using Streams = std::array<Stream, max_operands>;
@@ -152,8 +153,9 @@ void compute_blocks(const KernelCall& call, BlockFunction block, Streams& stream
 }
 
 /// The call as one loop nest of the result and its operands, cut into tiles of two modes: rows along the
-/// first one, columns along the one in which some operand lies denser. Every operand is read line by line
-/// that way, in whichever order it lies.
+/// first one, columns along the one in which some operand lies denser. Lines of a tile are computed along its
+/// rows or, where most operands lie along its columns, along these and then transposed into the result. So
+/// memory is read and written in whole cache lines, in whichever order the operands lie.
 class Tiles {
  public:
   Tiles(const KernelCall& call, BlockFunction block) : call_(call), block_(block) {
@@ -161,20 +163,27 @@ class Tiles {
     for (std::size_t i = 0; i < call.operands.size(); ++i) layouts[1 + i] = call.operands[i].layout;
     loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
     if (loop_.rank() < 2) return;
-    column_mode_ = 1;
-    bool is_transposed = false;
-    for (std::size_t i = 1; i < loop_.operands; ++i)
-      for (std::size_t mode = 1; mode < loop_.rank(); ++mode)
-        if (loop_.extents[mode] >= 4 && loop_.stride(mode, i) > 0 &&
-            loop_.stride(mode, i) < loop_.stride(0, i)) {
-          column_mode_ = mode;
-          is_transposed = true;
-        }
+    Index transposed = 0;
+    Index straight = 0;
+    for (std::size_t i = 1; i < loop_.operands; ++i) {
+      if (loop_.stride(0, i) == 0) continue;
+      const std::size_t mode = densest_mode(i);
+      if (mode != 0) column_ = mode;
+      ++(mode != 0 ? transposed : straight);
+    }
     const Index rows = loop_.extents[0];
-    const Index columns = loop_.extents[column_mode_];
-    // Transposed: whole lines of the source along a few rows, so that its order is kept.
-    tile_rows_ = std::min(rows, is_transposed ? std::max(1024 / columns, Index{64}) : tile_size);
-    tile_columns_ = std::min(columns, is_transposed ? Index{16} : tile_size / tile_rows_);
+    const Index columns = loop_.extents[column_];
+    by_columns_ = transposed > straight;
+    if (by_columns_) {
+      tile_columns_ = std::min(columns, Index{256});
+      tile_rows_ = std::min(rows, tile_size / tile_columns_ / 16 * 16);
+    } else if (transposed > 0) {
+      tile_rows_ = std::min(rows, std::max(1024 / columns, Index{64}));
+      tile_columns_ = std::min(columns, Index{16});
+    } else {
+      tile_rows_ = std::min(rows, tile_size);
+      tile_columns_ = std::min(columns, tile_size / tile_rows_);
+    }
     row_tiles_ = (rows - 1) / tile_rows_ + 1;
     column_tiles_ = (columns - 1) / tile_columns_ + 1;
     planes_ = loop_.size / rows / columns;
@@ -188,65 +197,97 @@ class Tiles {
 
   void compute_tiles(Index first, Index last) const {
     Buffers buffers;  // unwritten until they are needed
-    for (Index tile = first; tile < last; ++tile) {
-      const Index row = tile / column_tiles_ % row_tiles_ * tile_rows_;
-      const Index column = tile % column_tiles_ * tile_columns_;
-      compute_tile(tile / (row_tiles_ * column_tiles_), row, column, buffers);
+    for (; first < last; ++first) {
+      // Along the columns first: that is the order of transposed operands.
+      const Index row = first / column_tiles_ % row_tiles_ * tile_rows_;
+      const Index column = first % column_tiles_ * tile_columns_;
+      compute_tile(first / (row_tiles_ * column_tiles_), row, column, buffers);
     }
   }
 
  private:
   struct alignas(64) Buffer : std::array<std::byte, sizeof(float) * tile_size> {};
-  using Buffers = std::array<Buffer, max_operands>;
+  struct Buffers {
+    std::array<Buffer, max_operands> operands;
+    Buffer result;
+  };
+  /// The lines of one tile: their modes, how long they are and how many.
+  struct Lines {
+    std::size_t along, across;
+    Index length, count;
+  };
+
+  /// The mode in which the operand lies denser than in the first one, or that.
+  [[nodiscard]] std::size_t densest_mode(std::size_t operand) const {
+    std::size_t found = 0;
+    for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
+      const Index stride = loop_.stride(mode, operand);
+      if (loop_.extents[mode] >= 4 && stride > 0 && stride < loop_.stride(found, operand)) found = mode;
+    }
+    return found;
+  }
 
   void compute_tile(Index plane, Index row, Index column, Buffers& buffers) const {
     const Index rows = std::min(tile_rows_, loop_.extents[0] - row);
-    const Index columns = std::min(tile_columns_, loop_.extents[column_mode_] - column);
+    const Index columns = std::min(tile_columns_, loop_.extents[column_] - column);
     std::array<Index, 1 + max_operands> offsets;
     for (std::size_t i = 0; i < loop_.operands; ++i)
-      offsets[i] = row * loop_.stride(0, i) + column * loop_.stride(column_mode_, i);
+      offsets[i] = row * loop_.stride(0, i) + column * loop_.stride(column_, i);
     for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
-      if (mode == column_mode_) continue;
+      if (mode == column_) continue;
       for (std::size_t i = 0; i < loop_.operands; ++i)
         offsets[i] += plane % loop_.extents[mode] * loop_.stride(mode, i);
       plane /= loop_.extents[mode];
     }
+    const Lines lines = by_columns_ ? Lines{column_, 0, columns, rows} : Lines{0, column_, rows, columns};
     Elements elements;
-    std::array<Index, max_operands> column_bytes{};
+    std::array<Index, max_operands> line_bytes{};
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
-      elements[i] = open(i, offsets[1 + i], rows, columns, buffers[i].data(), column_bytes[i]);
-    for (Index j = 0; j < columns; ++j) {
-      compute(call_, block_, offsets[0] + j * loop_.stride(column_mode_, 0), rows, elements);
-      for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += column_bytes[i];
+      elements[i] = open(i, offsets[1 + i], lines, buffers.operands[i].data(), line_bytes[i]);
+
+    const Index bytes = call_.plan.output.slot_bytes();
+    const Index step =
+        loop_.stride(lines.along, 0);  // in the result's layout, whose slots follow the ordinals
+    for (Index line = 0; line < lines.count; ++line) {
+      const Index first = offsets[0] + line * loop_.stride(lines.across, 0);
+      std::byte* const out =
+          by_columns_ ? buffers.result.data() + line * lines.length * bytes : call_.result + first * bytes;
+      const ElementFault fault = block_(lines.length, out, elements.data());
+      if (fault != ElementFault::none) refuse(call_, block_, fault, first, step, lines.length, elements);
+      for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
+    if (!by_columns_) return;
+    const Plane transposed{rows, columns * bytes, bytes, columns, bytes, step * bytes};
+    copy_plane(buffers.result.data(), call_.result + offsets[0] * bytes, transposed, bytes,
+               is_streamed(loop_.size * bytes));
   }
 
-  /// The operand's part of a tile, rows side by side: in place or in the buffer. Columns are `column_bytes`
-  /// apart.
-  const std::byte* open(std::size_t number, Index offset, Index rows, Index columns, std::byte* buffer,
-                        Index& column_bytes) const {
+  /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer.
+  const std::byte* open(std::size_t number, Index offset, Lines lines, std::byte* buffer,
+                        Index& line_bytes) const {
     const KernelOperand& operand = call_.operands[number];
     const Index bytes = slot_bytes(operand.computed);
-    const Index row_step = loop_.stride(0, 1 + number);
-    const Index column_step = loop_.stride(column_mode_, 1 + number);
-    column_bytes = column_step * bytes;
-    if (row_step == 1 && !is_converted(operand)) return operand.data + offset * bytes;
-    if (column_step == 0) columns = 1;  // one column stands for all of them
-    column_bytes = column_step == 0 ? 0 : rows * bytes;
-    if (row_step > 1 && !is_converted(operand)) {
+    const Index along = loop_.stride(lines.along, 1 + number);
+    const Index across = loop_.stride(lines.across, 1 + number);
+    line_bytes = across * bytes;
+    if (along == 1 && !is_converted(operand)) return operand.data + offset * bytes;
+    line_bytes = across == 0 ? 0 : lines.length * bytes;
+    const Index count = across == 0 ? 1 : lines.count;  // one line stands for all of them
+    if (along > 1 && !is_converted(operand)) {
       copy_plane(operand.data + offset * bytes, buffer,
-                 {rows, row_step * bytes, bytes, columns, column_step * bytes, column_bytes}, bytes);
+                 {lines.length, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
     } else {
-      for (Index j = 0; j < columns; ++j)
-        gather(operand, offset + j * column_step, row_step, rows, buffer + j * column_bytes);
+      for (Index line = 0; line < count; ++line)
+        gather(operand, offset + line * across, along, lines.length, buffer + line * line_bytes);
     }
     return buffer;
   }
 
   const KernelCall& call_;
   BlockFunction block_;
-  StridedLoop loop_;  // operands: the result, then those of the call
-  std::size_t column_mode_ = 0;
+  StridedLoop loop_;        // operands: the result, then those of the call
+  std::size_t column_ = 1;  // the mode of the columns
+  bool by_columns_ = false;
   Index tile_rows_ = 0, tile_columns_ = 0;
   Index row_tiles_ = 0, column_tiles_ = 0, planes_ = 0;
 };
