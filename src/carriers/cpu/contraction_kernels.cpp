@@ -9,6 +9,7 @@
 #include "operation/exact_integer.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
+#include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
 
@@ -44,10 +45,32 @@ class BlasOperand {
   BlasMatrix<float> matrix_{};
 };
 
+/// The fewest panels worth a thread, where each costs `work` multiplications.
+Index panel_grain(double work) {
+  constexpr double least_work = 1 << 20;
+  return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40));
+}
+
+/// Whole panels of the longer side of the result for each thread.
 void matmul_float(const KernelCall& call) {
+  constexpr Index panel = 16;
   const BlasOperand lhs(call.operands[0]);
   const BlasOperand rhs(call.operands[1]);
-  multiply(lhs.matrix(), rhs.matrix(), 0.0F, reinterpret_cast<float*>(call.result), lhs.matrix().rows);
+  const BlasMatrix<float>& a = lhs.matrix();
+  const BlasMatrix<float>& b = rhs.matrix();
+  auto* const result = reinterpret_cast<float*>(call.result);
+  const bool splits_rhs = b.rows >= a.rows;
+  const Index rows = splits_rhs ? b.rows : a.rows;
+  const double work =
+      static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
+  parallel_for((rows - 1) / panel + 1, panel_grain(work), [&](Index first, Index last) {
+    const Index row = first * panel;
+    const Index count = std::min(last * panel, rows) - row;
+    if (splits_rhs)
+      multiply(a, b.some_rows(row, count), 0.0F, result + row * a.rows, a.rows);
+    else
+      multiply(a.some_rows(row, count), b, 0.0F, result + row, a.rows);
+  });
 }
 
 // --- In blocks of doubles
@@ -129,9 +152,13 @@ template <class Result, class Value>
 void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rhs, Digits digits,
                      Value value) {
   auto* const result = reinterpret_cast<Result*>(call.result);
-  std::vector<double> left, right;
-  for (Index j = 0; j < rhs.rows(); j += block_columns)
-    for (Index i = 0; i < lhs.rows(); i += block_rows) {
+  const Index row_blocks = (lhs.rows() - 1) / block_rows + 1;
+  const Index column_blocks = (rhs.rows() - 1) / block_columns + 1;
+  parallel_for(row_blocks * column_blocks, 1, [&](Index first, Index last) {
+    std::vector<double> left, right;
+    for (Index task = first; task < last; ++task) {
+      const Index i = task % row_blocks * block_rows;
+      const Index j = task / row_blocks * block_columns;
       const Index last_row = std::min(i + block_rows, lhs.rows());
       const Index last_column = std::min(j + block_columns, rhs.rows());
       ProductBlock block(last_row - i, last_column - j, digits.count());
@@ -145,6 +172,7 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
         for (Index row = i; row < last_row; ++row)
           result[row + column * lhs.rows()] = value(block, position++);
     }
+  });
 }
 
 void matmul_in_double(const KernelCall& call) {

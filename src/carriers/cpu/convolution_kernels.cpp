@@ -4,7 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "carriers/cpu/blas.hpp"
 #include "carriers/cpu/kernels.hpp"
@@ -12,6 +15,7 @@
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/checked.hpp"
+#include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
@@ -21,8 +25,11 @@ namespace {
 // Floats in the buffers of one block: columns that stay in the second cache, copies of an operand and of
 // products that may leave it.
 constexpr Index most_columns = Index{1} << 18;
-constexpr Index most_copied = Index{1} << 20;
+constexpr Index most_copied = Index{1} << 19;
 constexpr Index most_batch = 16;  // entries that are copied together: a cache line where they are neighbours
+constexpr Index apart = 16;       // between copies, lest they share the places of one cache set
+// Multiplications worth a task of their own.
+constexpr double least_work = 1 << 21;
 
 /// Memory that grows to what a block needs.
 class Buffer {
@@ -75,29 +82,51 @@ class Field {
     return loop.is_contiguous(0);
   }
 
+  struct Copy {
+    const float* data;
+    Index entry_step;  ///< from one batch entry to the next
+  };
   /// Copies a box of positions of some batch entries: features fastest, then the positions, then the entries.
-  const float* copy(const Range& entries, std::span<const Range> box, Buffer& buffer) const {
+  Copy copy(const Range& entries, std::span<const Range> box, Buffer& buffer) const {
     const Leaves features = feature_leaves();
+    const Leaves spatial = spatial_leaves();
     std::vector<Index> extents(features.extents.begin(), features.extents.end());
     std::vector<Index> strides(features.strides.begin(), features.strides.end());
     Index offset = 0;
     for (std::size_t i = 0; i < box.size(); ++i) {
-      if (box[i].size() == 0) return buffer.reserve(1);  // nothing but holes
+      if (box[i].size() == 0) return {buffer.reserve(1), 0};  // nothing but holes
       extents.push_back(box[i].size());
-      strides.push_back(spatial_leaves().strides[i]);
+      strides.push_back(spatial.strides[i]);
       offset += box[i].first * strides.back();
     }
-    const bool together = batch_step_.has_value();
-    extents.push_back(together ? entries.size() : 1);
+    const Layout entry_target = Layout::canonical(Shape::flat(extents));
+    const Index step = checked_add(entry_target.size(), apart, "conv_general");
+    float* const copied = buffer.reserve(checked_multiply(step, entries.size(), "conv_general"));
+    std::vector<Index> target_strides(entry_target.strides().begin(), entry_target.strides().end());
+    extents.push_back(batch_step_ ? entries.size() : 1);
     strides.push_back(batch_step_.value_or(0));
-    const Layout source(Shape::flat(extents), Stride::flat(strides));
-    const Layout target = Layout::canonical(source.shape());
-    const Index copies = together ? 1 : entries.size();
-    float* const copied = buffer.reserve(checked_multiply(target.size(), copies, "conv_general"));
-    for (Index i = 0; i < copies; ++i)
+    target_strides.push_back(step);
+    const Shape shape = Shape::flat(extents);
+    const Layout source(shape, Stride::flat(strides));
+    const Layout target(shape, Stride::flat(target_strides));
+    for (Index i = 0; i < entries.size(); i += extents.back())
       copy_strided(reinterpret_cast<const std::byte*>(entry(entries.first + i) + offset), source,
-                   reinterpret_cast<std::byte*>(copied + i * target.size()), target, sizeof(float));
-    return copied;
+                   reinterpret_cast<std::byte*>(copied + i * step), target, sizeof(float));
+    return {copied, step};
+  }
+
+  /// What lies under windows of one tap without holes, as a matrix with a row for each position: where BLAS
+  /// can read it in place.
+  [[nodiscard]] std::optional<BlasMatrix<float>> matrix(Index b, std::span<const Window> windows) const {
+    const Leaves spatial = spatial_leaves();
+    std::vector<Index> extents, strides;
+    const float* data = entry(b);
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      extents.push_back(windows[i].positions);
+      strides.push_back(windows[i].step * spatial.strides[i]);
+      data += windows[i].origin * spatial.strides[i];
+    }
+    return blas_matrix(reinterpret_cast<const std::byte*>(data), {extents, strides}, feature_leaves());
   }
 
  private:
@@ -221,9 +250,9 @@ struct Block {
   std::vector<Range> box;
 };
 
-/// Calls `body(block)` for blocks of about `most` positions that make up all of them.
-template <class Body>
-void for_each_block(std::span<const Window> windows, Index most, Body body) {
+/// Blocks of at most about `most` positions that make up all of them.
+std::vector<Block> blocks_of(std::span<const Window> windows, Index most) {
+  std::vector<Block> blocks;
   Block block{0, 1, {}};
   std::size_t cut = 0;
   for (; cut < windows.size() && block.count * windows[cut].positions <= most; ++cut) {
@@ -243,9 +272,10 @@ void for_each_block(std::span<const Window> windows, Index most, Body body) {
       block.box[mode] = {at, mode == cut ? std::min(at + length, windows[mode].positions) : at + 1};
     }
     block.count = whole * (cut < windows.size() ? block.box[cut].size() : 1);
-    body(block);
+    blocks.push_back(block);
     block.first += block.count;
   }
+  return blocks;
 }
 
 /// The source positions that the windows of a block reach, holes left out.
@@ -280,22 +310,26 @@ class Images {
     steps_.assign(strides.begin(), strides.end());
   }
   void load(const Block& block, const Range& entries) {
-    entries_ = entries;
+    first_entry_ = entries.first;
     if (is_in_place_) return;
     const std::vector<Range> box = reached(windows_, block.box);
-    copied_ = field_.copy(entries, box, buffer_);
-    size_ = field_.features();
+    copy_ = field_.copy(entries, box, buffer_);
+    Index size = field_.features();
     origin_ = 0;
     for (std::size_t i = 0; i < box.size(); ++i) {
-      steps_[i] = size_;
-      origin_ += box[i].first * size_;
-      size_ *= box[i].size();
+      steps_[i] = size;
+      origin_ += box[i].first * size;
+      size *= box[i].size();
     }
   }
   [[nodiscard]] bool is_in_place() const { return is_in_place_; }
   [[nodiscard]] Image image(Index entry) const {
     if (is_in_place_) return {field_.entry(entry), steps_};
-    return {copied_ + (entry - entries_.first) * size_ - origin_, steps_};
+    return {copied(entry) - origin_, steps_};
+  }
+  /// The first value of an entry's copy.
+  [[nodiscard]] const float* copied(Index entry) const {
+    return copy_.data + (entry - first_entry_) * copy_.entry_step;
   }
 
  private:
@@ -303,27 +337,34 @@ class Images {
   std::span<const Window> windows_;
   bool is_in_place_;
   std::vector<Index> steps_;
-  Range entries_{0, 0};
+  Index first_entry_ = 0;
   Buffer buffer_;
-  const float* copied_ = nullptr;
-  Index size_ = 0;    // of one entry
+  Field::Copy copy_{nullptr, 0};
   Index origin_ = 0;  // where the copy would start if it began at position 0
 };
 
 /// How many positions a block may have: what it copies of the field, and `products` more per position and
-/// entry, fit the buffer.
-Index block_positions(const Images& images, const Field& field, std::span<const Window> windows,
-                      Index entries, Index products) {
+/// entry, fit a buffer, and every thread finds some blocks.
+Index block_positions(bool copies, const Field& field, std::span<const Window> windows, Index products) {
+  const Index together = std::min(field.batch(), most_batch);
   double each = static_cast<double>(products);
-  if (!images.is_in_place()) {
-    double copied = static_cast<double>(field.features());
-    for (const Window& window : windows)
-      copied *= std::max(1.0, static_cast<double>(window.step) / static_cast<double>(window.divisor));
-    each = std::max(each, copied);
+  double total = static_cast<double>((field.batch() - 1) / together + 1);
+  double copied = static_cast<double>(field.features());
+  for (const Window& window : windows) {
+    total *= static_cast<double>(window.positions);
+    copied *= std::max(1.0, static_cast<double>(window.step) / static_cast<double>(window.divisor));
   }
-  const double most = static_cast<double>(most_copied) / (each * static_cast<double>(entries));
+  if (copies) each = std::max(each, copied);
+  constexpr double blocks_per_thread = 4;
+  constexpr double least = 64;
+  double most = static_cast<double>(most_copied) / (each * static_cast<double>(together));
+  if (const Index threads = thread_count(); threads > 1)
+    most = std::min(most, std::max(least, total / (blocks_per_thread * static_cast<double>(threads))));
   return static_cast<Index>(std::clamp(most, 1.0, static_cast<double>(most_copied)));
 }
+
+/// How many tasks of `work` multiplications each make a range for one thread.
+Index task_grain(double work) { return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40)); }
 
 /// result[b, o, p] = Σ matrix[o, k] · column[b, p][k] group by group, for all windows over a field.
 class Correlation {
@@ -333,59 +374,101 @@ class Correlation {
       : field_(field),
         windows_(std::move(windows), field.features() / static_cast<Index>(matrices.size())),
         matrices_(std::move(matrices)),
-        rows_(matrices_.front().rows * static_cast<Index>(matrices_.size())) {}
+        rows_(matrices_.front().rows * static_cast<Index>(matrices_.size())),
+        is_plain_(std::all_of(windows_.modes().begin(), windows_.modes().end(),
+                              [](const Window& window) {
+                                return window.taps == 1 && window.divisor == 1 && window.origin >= 0 &&
+                                       (window.positions - 1) * window.step + window.origin < window.source;
+                              })),
+        is_read_in_place_(is_plain_ && field.matrix(0, windows_.modes()).has_value()) {}
 
   void run(float* result) const {
-    Images images(field_, windows_.modes());
     const Index batch = field_.batch();
     const Index together = std::min(batch, most_batch);
-    const Index most = block_positions(images, field_, windows_.modes(), together, batch == 1 ? 1 : rows_);
-    Buffer columns, products;
-    for_each_block(windows_.modes(), most, [&](const Block& block) {
-      for (Index b = 0; b < batch; b += together) {
-        const Range entries{b, std::min(b + together, batch)};
-        images.load(block, entries);
-        float* const target = result + b + batch * rows_ * block.first;
-        if (batch == 1) {
-          multiply_columns(images.image(b), block, columns, target);
-          continue;
-        }
-        const Index size = rows_ * block.count;
-        float* const parts = products.reserve(size * entries.size());
-        for (Index entry = b; entry < entries.last; ++entry)
-          multiply_columns(images.image(entry), block, columns, parts + (entry - b) * size);
-        const Shape shape = Shape::flat(std::array{entries.size(), rows_, block.count});
-        copy_strided(reinterpret_cast<const std::byte*>(parts),
-                     Layout(shape, Stride::flat(std::array{size, Index{1}, rows_})),
-                     reinterpret_cast<std::byte*>(target),
-                     Layout(shape, Stride::flat(std::array{Index{1}, batch, batch * rows_})), sizeof(float));
+    const Index parts = (batch - 1) / together + 1;
+    const bool copies = !is_read_in_place_ && !field_.is_feature_fastest();
+    const std::vector<Block> blocks = blocks_of(
+        windows_.modes(), block_positions(copies, field_, windows_.modes(), batch == 1 ? 1 : rows_));
+    const double work = static_cast<double>(rows_) * static_cast<double>(windows_.column_size()) *
+                        static_cast<double>(together) * static_cast<double>(blocks.front().count);
+    parallel_for(static_cast<Index>(blocks.size()) * parts, task_grain(work), [&](Index first, Index last) {
+      Workspace workspace(*this);
+      for (Index task = first; task < last; ++task) {
+        const Index entry = task % parts * together;
+        run_block(blocks[static_cast<std::size_t>(task / parts)], {entry, std::min(entry + together, batch)},
+                  workspace, result);
       }
     });
   }
 
  private:
+  struct Workspace {
+    explicit Workspace(const Correlation& of) : images(of.field_, of.windows_.modes()) {}
+    Images images;
+    Buffer columns, products;
+  };
+
+  void run_block(const Block& block, const Range& entries, Workspace& workspace, float* result) const {
+    const Index batch = field_.batch();
+    if (!is_read_in_place_) workspace.images.load(block, entries);
+    float* const target = result + entries.first + batch * rows_ * block.first;
+    if (batch == 1) return multiply_columns(0, block, workspace, target);
+    const Index step = rows_ * block.count + apart;
+    float* const parts = workspace.products.reserve(step * entries.size());
+    for (Index b = entries.first; b < entries.last; ++b)
+      multiply_columns(b, block, workspace, parts + (b - entries.first) * step);
+    const Shape shape = Shape::flat(std::array{entries.size(), rows_, block.count});
+    copy_strided(reinterpret_cast<const std::byte*>(parts),
+                 Layout(shape, Stride::flat(std::array{step, Index{1}, rows_})),
+                 reinterpret_cast<std::byte*>(target),
+                 Layout(shape, Stride::flat(std::array{Index{1}, batch, batch * rows_})), sizeof(float));
+  }
+
   /// products[o + rows · p] for the positions of a block.
-  void multiply_columns(const Image& image, const Block& block, Buffer& buffer, float* products) const {
+  void multiply_columns(Index entry, const Block& block, Workspace& workspace, float* products) const {
+    if (const auto all = ready_columns(entry, block, workspace.images)) {
+      Index row = 0, term = 0;
+      for (const BlasMatrix<float>& matrix : matrices_) {
+        multiply(matrix, {all->at(0, term), all->rows, matrix.terms, all->leading, all->is_transposed}, 0.0F,
+                 products + row, rows_);
+        row += matrix.rows;
+        term += matrix.terms;
+      }
+      return;
+    }
     const Index size = windows_.column_size();
-    const Index most = std::max<Index>(most_columns / size, 1);
-    float* const columns = buffer.reserve(size * std::min(most, block.count));
-    Index first_row = 0;
+    const Index most = std::clamp<Index>(most_columns / size, 1, block.count);
+    float* const columns = workspace.columns.reserve(size * most);
+    const Image image = workspace.images.image(entry);
+    Index row = 0;
     const float* features = image.data;
     for (const BlasMatrix<float>& matrix : matrices_) {
       for (Index i = 0; i < block.count; i += most) {
         const Index count = std::min(most, block.count - i);
         windows_.fill({features, image.steps}, block.first + i, count, columns);
-        multiply(matrix, {columns, count, size, size, true}, 0.0F, products + first_row + rows_ * i, rows_);
+        multiply(matrix, {columns, count, size, size, true}, 0.0F, products + row + rows_ * i, rows_);
       }
-      first_row += matrix.rows;
+      row += matrix.rows;
       features += size / windows_.taps();
     }
+  }
+
+  /// The columns of a block with the features of all groups, where they lie ready.
+  [[nodiscard]] std::optional<BlasMatrix<float>> ready_columns(Index entry, const Block& block,
+                                                               const Images& images) const {
+    if (is_read_in_place_) return field_.matrix(entry, windows_.modes())->some_rows(block.first, block.count);
+    const bool is_dense = std::all_of(windows_.modes().begin(), windows_.modes().end(),
+                                      [](const Window& window) { return window.step == 1; });
+    if (!is_plain_ || !is_dense || images.is_in_place()) return std::nullopt;
+    return BlasMatrix<float>{images.copied(entry), block.count, field_.features(), field_.features(), true};
   }
 
   const Field& field_;
   Windows windows_;
   std::vector<BlasMatrix<float>> matrices_;
-  Index rows_;  // of all groups
+  Index rows_;             // of all groups
+  bool is_plain_;          // one tap and no holes: a column is a position's features
+  bool is_read_in_place_;  // and BLAS can read them where they are
 };
 
 /// The kernel with its out features as rows, and in features and taps as terms.
@@ -469,41 +552,79 @@ void sum_lhs_gradient(const KernelCall& call, const Convolution& convolution) {
       .run(reinterpret_cast<float*>(call.result));
 }
 
-/// result[o, k] = Σ cotangent[b, o, p] · column[b, p][k], entry by entry and block by block.
-void sum_kernel_gradient(const KernelCall& call, const Convolution& convolution) {
-  const Field lhs(call.operands[0], convolution.roles[0]);
-  const Field cotangent(call.operands[1], convolution.roles[1]);
-  const Index groups = convolution.feature_groups;
-  const Index in = lhs.features() / groups;
-  const Index rows = cotangent.features();
-  const Windows windows(windows_of(convolution, window_over_lhs), in);
-  const std::vector<Window> places = every_position(cotangent);
-  Images lhs_images(lhs, windows.modes());
-  const Index size = windows.column_size();
-  const Index together = std::min(lhs.batch(), most_batch);
-  const Index most = std::min(block_positions(lhs_images, lhs, windows.modes(), together, rows),
-                              std::max<Index>(most_columns / size, 1));
-  auto* const result = reinterpret_cast<float*>(call.result);
-  Buffer columns, copied;
-  float beta = 0.0F;
-  for_each_block(windows.modes(), most, [&](const Block& block) {
-    for (Index first = 0; first < lhs.batch(); first += together) {
-      const Range entries{first, std::min(first + together, lhs.batch())};
-      lhs_images.load(block, entries);
-      const float* g = cotangent.copy(entries, reached(places, block.box), copied);
-      float* const filled = columns.reserve(size * block.count);
-      for (Index b = first; b < entries.last; ++b, g += rows * block.count, beta = 1.0F) {
-        const Image image = lhs_images.image(b);
-        for (Index group = 0; group < groups; ++group) {
-          windows.fill({image.data + group * in, image.steps}, block.first, block.count, filled);
-          const BlasMatrix<float> all_rows{g, rows, block.count, rows, false};
-          const Index row = group * (rows / groups);
-          multiply(all_rows.some_rows(row, rows / groups), {filled, size, block.count, size, false}, beta,
-                   result + row, rows);
-        }
+/// result[o, k] = Σ cotangent[b, o, p] · column[b, p][k].
+class KernelGradient {
+ public:
+  KernelGradient(const KernelCall& call, const Convolution& convolution)
+      : lhs_(call.operands[0], convolution.roles[0]),
+        cotangent_(call.operands[1], convolution.roles[1]),
+        groups_(convolution.feature_groups),
+        rows_(cotangent_.features()),
+        windows_(windows_of(convolution, window_over_lhs), lhs_.features() / groups_),
+        places_(every_position(cotangent_)) {}
+
+  void run(float* result) const {
+    const Index size = windows_.column_size();
+    const Index together = std::min(lhs_.batch(), most_batch);
+    const Index parts = (lhs_.batch() - 1) / together + 1;
+    const Index most = std::min(block_positions(!lhs_.is_feature_fastest(), lhs_, windows_.modes(), rows_),
+                                std::max<Index>(most_columns / size, 1));
+    const std::vector<Block> blocks = blocks_of(windows_.modes(), most);
+    const double work = static_cast<double>(rows_) * static_cast<double>(size) *
+                        static_cast<double>(together) * static_cast<double>(blocks.front().count);
+    std::mutex mutex;
+    std::map<Index, std::vector<float>> sums;  // of each range of tasks but the first
+    parallel_for(static_cast<Index>(blocks.size()) * parts, task_grain(work), [&](Index first, Index last) {
+      std::vector<float> own(first == 0 ? 0 : static_cast<std::size_t>(rows_ * size));
+      float* const sum = first == 0 ? result : own.data();
+      Workspace workspace(*this);
+      for (Index task = first; task < last; ++task) {
+        const Index entry = task % parts * together;
+        add_block(blocks[static_cast<std::size_t>(task / parts)],
+                  {entry, std::min(entry + together, lhs_.batch())}, workspace, task == first, sum);
+      }
+      if (first == 0) return;
+      const std::lock_guard lock(mutex);
+      sums.emplace(first, std::move(own));
+    });
+    for (const auto& [first, sum] : sums) std::transform(sum.begin(), sum.end(), result, result, std::plus());
+  }
+
+ private:
+  struct Workspace {
+    explicit Workspace(const KernelGradient& of) : images(of.lhs_, of.windows_.modes()) {}
+    Images images;
+    Buffer columns, cotangent;
+  };
+
+  void add_block(const Block& block, const Range& entries, Workspace& workspace, bool is_first,
+                 float* sum) const {
+    const Index size = windows_.column_size();
+    workspace.images.load(block, entries);
+    const Field::Copy copy = cotangent_.copy(entries, reached(places_, block.box), workspace.cotangent);
+    float* const columns = workspace.columns.reserve(size * block.count);
+    for (Index b = entries.first; b < entries.last; ++b) {
+      const Image image = workspace.images.image(b);
+      const BlasMatrix<float> g{copy.data + (b - entries.first) * copy.entry_step, rows_, block.count, rows_,
+                                false};
+      const Index group_rows = rows_ / groups_;
+      for (Index group = 0; group < groups_; ++group) {
+        windows_.fill({image.data + group * (lhs_.features() / groups_), image.steps}, block.first,
+                      block.count, columns);
+        multiply(g.some_rows(group * group_rows, group_rows), {columns, size, block.count, size, false},
+                 is_first && b == entries.first ? 0.0F : 1.0F, sum + group * group_rows, rows_);
       }
     }
-  });
+  }
+
+  Field lhs_, cotangent_;
+  Index groups_, rows_;
+  Windows windows_;
+  std::vector<Window> places_;
+};
+
+void sum_kernel_gradient(const KernelCall& call, const Convolution& convolution) {
+  KernelGradient(call, convolution).run(reinterpret_cast<float*>(call.result));
 }
 
 void conv_general(const KernelCall& call) {
