@@ -45,9 +45,8 @@ class BlasOperand {
   BlasMatrix<float> matrix_{};
 };
 
-/// The fewest panels worth a thread, where each costs `work` multiplications.
-Index panel_grain(double work) {
-  constexpr double least_work = 1 << 20;
+/// The fewest panels that make `least_work` multiplications, where each makes `work`.
+Index panel_grain(double least_work, double work) {
   return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40));
 }
 
@@ -63,14 +62,15 @@ void matmul_float(const KernelCall& call) {
   const Index rows = splits_rhs ? b.rows : a.rows;
   const double work =
       static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
-  parallel_for((rows - 1) / panel + 1, panel_grain(work), [&](Index first, Index last) {
-    const Index row = first * panel;
-    const Index count = std::min(last * panel, rows) - row;
-    if (splits_rhs)
-      multiply(a, b.some_rows(row, count), 0.0F, result + row * a.rows, a.rows);
-    else
-      multiply(a.some_rows(row, count), b, 0.0F, result + row, a.rows);
-  });
+  parallel_for((rows - 1) / panel + 1, panel_grain(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
+               [&](Index first, Index last) {
+                 const Index row = first * panel;
+                 const Index count = std::min(last * panel, rows) - row;
+                 if (splits_rhs)
+                   multiply(a, b.some_rows(row, count), 0.0F, result + row * a.rows, a.rows);
+                 else
+                   multiply(a.some_rows(row, count), b, 0.0F, result + row, a.rows);
+               });
 }
 
 // --- In blocks of doubles
@@ -79,66 +79,61 @@ constexpr Index block_rows = 256;
 constexpr Index block_columns = 512;
 constexpr Index block_terms = 512;
 
-/// How operands become doubles: as they are, or as two digits of 16 bits where whole integers would lead to
-/// sums beyond 53 bits.
-class Digits {
- public:
-  explicit Digits(std::size_t count) : count_(count) {}
-  /// As they are, each rounded to Float32 first (P10).
-  static Digits of_binary32() {
-    Digits digits(1);
-    digits.rounds_to_binary32_ = true;
-    return digits;
-  }
-  [[nodiscard]] std::size_t count() const { return count_; }
-
-  /// One plane after the other, rows fastest.
-  std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& part,
-                                        std::vector<double>& buffer) const {
-    const auto size = static_cast<std::size_t>(part.rows() * part.terms());
-    buffer.resize(count_ * size);
-    double* const low = buffer.data();
-    double* const high = low + size;
-    if (count_ == 1)
-      matrix.copy(part, low);
-    else
-      matrix.for_each<std::int32_t>(part, [=](std::int32_t value, Index position) {
-        low[position] = value & 0xffff;
-        high[position] = value >> 16;
-      });
-    if (rounds_to_binary32_)
-      for (double& value : buffer) value = static_cast<float>(value);
-    std::vector<BlasMatrix<double>> planes;
-    for (std::size_t digit = 0; digit < count_; ++digit)
-      planes.push_back({low + digit * size, part.rows(), part.terms(), part.rows(), false});
-    return planes;
-  }
-
- private:
-  std::size_t count_;
-  bool rounds_to_binary32_ = false;
+/// How operands become doubles.
+enum class Digits {
+  binary32,  ///< as they are, each rounded to Float32 first (P10)
+  whole,     ///< as they are
+  halves,  ///< x = low + 2^16 high as the three planes low, high and low + high, at most 2^15, 2^15 and 2^16
 };
 
-/// Sums of products by weight: plane w holds the sums of weight 2^(16 w).
+std::size_t planes_of(Digits digits) { return digits == Digits::halves ? 3 : 1; }
+
+/// One plane after the other, rows fastest.
+std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& part, Digits digits,
+                                      std::vector<double>& buffer) {
+  const std::size_t planes = planes_of(digits);
+  const auto size = static_cast<std::size_t>(part.rows() * part.terms());
+  buffer.resize(planes * size);
+  double* const low = buffer.data();
+  if (digits == Digits::halves)
+    matrix.for_each<std::int64_t>(part, [=](std::int64_t value, Index position) {
+      const auto low_half = static_cast<std::int16_t>(value & 0xffff);
+      const std::int64_t high_half = (value - low_half) >> 16;
+      double* const here = low + position;
+      here[0] = low_half;
+      here[size] = static_cast<double>(high_half);
+      here[2 * size] = static_cast<double>(low_half + high_half);
+    });
+  else
+    matrix.copy(part, low);
+  if (digits == Digits::binary32)
+    for (double& value : buffer) value = static_cast<float>(value);
+  std::vector<BlasMatrix<double>> matrices;
+  for (std::size_t plane = 0; plane < planes; ++plane)
+    matrices.push_back({low + plane * size, part.rows(), part.terms(), part.rows(), false});
+  return matrices;
+}
+
+/// Sums of products, plane by plane.
 class ProductBlock {
  public:
-  ProductBlock(Index rows, Index columns, std::size_t digits)
-      : rows_(rows), size_(static_cast<std::size_t>(rows * columns)), sums_(size_ * (2 * digits - 1)) {}
+  ProductBlock(Index rows, Index columns, Digits digits)
+      : rows_(rows), size_(static_cast<std::size_t>(rows * columns)), sums_(size_ * planes_of(digits)) {}
 
   void add_products(const std::vector<BlasMatrix<double>>& a, const std::vector<BlasMatrix<double>>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      for (std::size_t j = 0; j < b.size(); ++j)
-        multiply(a[i], b[j], 1.0, sums_.data() + (i + j) * size_, rows_);
+    for (std::size_t plane = 0; plane < a.size(); ++plane)
+      multiply(a[plane], b[plane], 1.0, sums_.data() + plane * size_, rows_);
   }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  /// The sum of weight one; the only one where operands are whole.
+  /// The sum, where operands are whole.
   [[nodiscard]] double value(std::size_t position) const { return sums_[position]; }
   /// The exact integer.
   [[nodiscard]] Int128 integer(std::size_t position) const {
-    Int128 total = 0;
-    for (std::size_t plane = sums_.size() / size_; plane-- > 0;)
-      total = total * 65536 + static_cast<std::int64_t>(sums_[plane * size_ + position]);
-    return total;
+    const auto sum = [&](std::size_t plane) {
+      return static_cast<std::int64_t>(sums_[plane * size_ + position]);
+    };
+    if (sums_.size() == size_) return sum(0);
+    // Σ (low + high) · (low + high) is the cross products and both squares.
+    return sum(0) + Int128{sum(2) - sum(0) - sum(1)} * 65536 + (Int128{sum(1)} << 32);
   }
 
  private:
@@ -161,11 +156,11 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
       const Index j = task / row_blocks * block_columns;
       const Index last_row = std::min(i + block_rows, lhs.rows());
       const Index last_column = std::min(j + block_columns, rhs.rows());
-      ProductBlock block(last_row - i, last_column - j, digits.count());
+      ProductBlock block(last_row - i, last_column - j, digits);
       for (Index k = 0; k < lhs.terms(); k += block_terms) {
         const Index last_term = std::min(k + block_terms, lhs.terms());
-        block.add_products(digits.split(lhs, {i, last_row, k, last_term}, left),
-                           digits.split(rhs, {j, last_column, k, last_term}, right));
+        block.add_products(split(lhs, {i, last_row, k, last_term}, digits, left),
+                           split(rhs, {j, last_column, k, last_term}, digits, right));
       }
       std::size_t position = 0;
       for (Index column = j; column < last_column; ++column)
@@ -176,7 +171,7 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
 }
 
 void matmul_in_double(const KernelCall& call) {
-  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits::of_binary32(),
+  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits::binary32,
                          [](const ProductBlock& block, std::size_t position) {
                            return static_cast<float>(block.value(position));
                          });
@@ -193,12 +188,13 @@ double greatest_magnitude(const Matrix& matrix) {
 void matmul_integer(const KernelCall& call) {
   const Matrix lhs(call.operands[0]);
   const Matrix rhs(call.operands[1]);
-  // Doubles are exact up to 2^53. Digits are below 2^16, and at most two sums of their products meet.
+  // Doubles hold every integer up to 2^53, and so does any partial sum of whole products below this bound.
   const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
   const bool is_small = bound < 0x1p53;
+  // In halves a product is at most 2^16 · 2^16, and 2^20 of them sum to at most 2^52.
   constexpr Index max_terms = Index{1} << 20;
   if (!is_small && lhs.terms() > max_terms) return reference_kernels().find("matmul")(call);
-  contract_blocks<std::int32_t>(call, lhs, rhs, Digits(is_small ? 1 : 2),
+  contract_blocks<std::int32_t>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
                                 [&](const ProductBlock& block, std::size_t position) {
                                   return checked_int32(call.plan.operation, block.integer(position));
                                 });
