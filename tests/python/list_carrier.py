@@ -2,7 +2,7 @@
 
 from orlop import Carrier, DType, Layout, Shape, Stride, Tensor
 from orlop.carriers.operation_capability import OperationCapability, register_operation_capabilities
-from orlop.carriers.operation_policy import resolve_operation_plan
+from orlop.carriers.operation_policy import resolvable_plans, resolve_operation_plan
 from orlop.core._representation import Subtensor, TensorRepresentation
 from orlop.operation import table_operation
 
@@ -81,3 +81,13 @@ def compound_tensor():
     return Tensor._from_representation(
         TensorRepresentation(DType.MXFP4, tuple(planes), (Layout(Shape(32), Stride(0)),))
     )
+
+
+class ComputingCarrier(ListCarrier):
+    """The same with every plan, computed by the reference kernels."""
+
+
+register_operation_capabilities(
+    ComputingCarrier,
+    [OperationCapability.from_plan(plan) for plan in resolvable_plans((FLOAT, DType.Int32, DType.Bool))],
+)

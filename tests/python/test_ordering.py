@@ -8,9 +8,10 @@ import pytest
 from arrays import array, canonical, carrier_of, leaf_index, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from list_carrier import ComputingCarrier
 
 import orlop
-from orlop import CPU, DType, FileBacked, Generic, Layout, Shape, Stride, Tensor
+from orlop import CPU, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor
 from orlop.operation import table_operation
 
 KINDS = [CPU, Generic]
@@ -242,6 +243,39 @@ def test_an_axis_beyond_int32_is_refused():
             orlop.topk(source, 1)
         with pytest.raises(ValueError, match="k "):
             orlop.topk(source, 0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "error"),
+    [
+        (Layout(Shape(3, 2**50), Stride(0, 0)), MemoryError),
+        (Layout(Shape(2**62), Stride(0)), OverflowError),
+        (Layout(Shape(3, 2**60), Stride(1, 0)), MemoryError),
+    ],
+)
+def test_results_that_cannot_be_are_refused(layout, error):
+    source = Tensor(CPU(3, dtype=DType.Float32), 0, layout)
+    with pytest.raises(error):
+        orlop.sort(source, 0)
+    with pytest.raises(error):
+        orlop.topk(source, 1, 0)
+
+
+def hierarchy(values):
+    return Evictable(carrier_of(np.array(values, np.float32)), FileBacked(dtype=DType.Float32))
+
+
+@pytest.mark.parametrize("make", [ComputingCarrier, hierarchy])
+def test_other_carriers_order_as_well(make):
+    layout = Layout(Shape(3, 2), Stride(1, 3))
+    source = Tensor(make([3.0, 1.0, 2.0, 0.0, 7.0, 5.0]), 0, layout)
+    result = orlop.sort(source, 0)
+    assert type(result.values.carrier) is type(result.indices.carrier) is type(source.carrier)
+    assert [result.indices.carrier[i] for i in range(6)] == [1, 2, 0, 0, 2, 1]
+    best = orlop.topk(source, 1, 1)
+    assert [best.values.carrier[i] for i in range(3)] == [3.0, 7.0, 5.0]
+    result.values.backward(Tensor(make([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 0, layout))
+    assert [source.grad.carrier[i] for i in range(6)] == [3.0, 1.0, 2.0, 4.0, 6.0, 5.0]
 
 
 def test_storage_alone_computes_nothing():

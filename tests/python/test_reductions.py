@@ -8,9 +8,10 @@ import pytest
 from arrays import array, canonical, carrier_of, leaf_index, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from list_carrier import ComputingCarrier
 
 import orlop
-from orlop import CPU, DType, FileBacked, Generic, Layout, Shape, Stride, Tensor
+from orlop import CPU, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor
 
 KINDS = [CPU, Generic]
 INT32_MAX = 2**31 - 1
@@ -472,6 +473,33 @@ def test_cumsum_checks_its_arguments(kind):
     for arguments in [(), (source,), (source, None), (source, 0.5), (source, True), (1.0, 0), (source, 0, 0)]:
         with pytest.raises(TypeError):
             forward(*arguments)
+
+
+def hierarchy(values):
+    return Evictable(carrier_of(np.array(values, np.float32)), FileBacked(dtype=DType.Float32))
+
+
+@pytest.mark.parametrize("make", [ComputingCarrier, hierarchy])
+def test_other_carriers_scan_and_multiply_as_well(make):
+    layout = Layout(Shape(2, 2), Stride(1, 2))
+    source = Tensor(make([2.0, 0.0, 3.0, 5.0]), 0, layout)
+    sums = orlop.cumsum(source, 1)
+    assert [sums.carrier[i] for i in range(4)] == [2.0, 0.0, 5.0, 5.0]
+    sums.backward(Tensor(make([1.0, 2.0, 3.0, 4.0]), 0, layout))
+    assert [source.grad.carrier[i] for i in range(4)] == [4.0, 6.0, 3.0, 4.0]
+    source.grad = None
+    products = orlop.reduce_prod(source, "a b -> a")
+    assert [products.carrier[i] for i in range(2)] == [6.0, 0.0]
+    products.backward(Tensor(make([1.0, 1.0]), 0, products.layout))
+    assert [source.grad.carrier[i] for i in range(4)] == [3.0, 5.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("layout", [Layout(Shape(2**62), Stride(0)), Layout(Shape(3, 2**50), Stride(1, 0))])
+def test_prefixes_that_find_no_memory_are_refused(layout):
+    source = Tensor(CPU(3, dtype=DType.Float32), 0, layout)
+    for dimension in (0, -1):
+        with pytest.raises(MemoryError):
+            orlop.cumsum(source, dimension)
 
 
 # --- matmul ------------------------------------------------------------------------------------------------------
