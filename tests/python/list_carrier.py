@@ -89,5 +89,5 @@ class ComputingCarrier(ListCarrier):
 
 register_operation_capabilities(
     ComputingCarrier,
-    [OperationCapability.from_plan(plan) for plan in resolvable_plans((FLOAT, DType.Int32, DType.Bool))],
+    [OperationCapability.from_plan(plan) for plan in resolvable_plans((DType.Float32, DType.Int32, DType.Bool))],
 )

@@ -384,7 +384,7 @@ void read_panel(const AxisLoops& loops, const T* first, Index width, Panel<T>& p
 template <bool IsDescending, class T, Written What>
 void order_fibres(const KernelCall& call) {
   using Ordering = Order<IsDescending, T, What>;
-  using Result = typename Ordering::Result;
+  using Result = Ordering::Result;
   const AxisLoops loops = axis_loops(call);
   const StridedLoop& fibres = loops.fibres;
   const Index size = loops.along.size;

@@ -73,7 +73,7 @@ struct Extents {
 template <class Rule, bool IsExclusive, std::size_t Count>
 bool scan_fibres(const typename Rule::Element* source, typename Rule::Element* result,
                  std::array<Index, Count> at, Index size, Index step) {
-  using Accumulated = typename Rule::Accumulated;
+  using Accumulated = Rule::Accumulated;
   std::array<Accumulated, Count> accumulated;
   accumulated.fill(Rule::start);
   Accumulated lost = 0;
@@ -111,7 +111,7 @@ bool scan_fibres<FloatingSum, false, 1>(const float* source, float* result, std:
 /// The next row of neighbouring fibres, in place. Whether all that was stored is exact.
 template <class Rule, bool IsExclusive>
 bool scan_row(typename Rule::Accumulated* accumulated, typename Rule::Element* row, Index width) {
-  using Accumulated = typename Rule::Accumulated;
+  using Accumulated = Rule::Accumulated;
   Accumulated lost = 0;
   for (Index i = 0; i < width; ++i) {
     const Accumulated next = Rule::next(accumulated[i], row[i]);
@@ -125,7 +125,7 @@ bool scan_row(typename Rule::Accumulated* accumulated, typename Rule::Element* r
 template <class Rule, bool IsExclusive, bool IsBackward>
 class Scan {
  public:
-  using Element = typename Rule::Element;
+  using Element = Rule::Element;
 
   /// From `source` to `result`, which may be one.
   Scan(const Element* source, Element* result, const Extents& extents)
@@ -200,7 +200,7 @@ class Scan {
 /// Scans the operand; where its layout is not canonical, a canonical copy that becomes the result.
 template <class Rule, bool IsExclusive, bool IsBackward>
 bool scan_operand(const KernelCall& call) {
-  using Element = typename Rule::Element;
+  using Element = Rule::Element;
   const auto axis = static_cast<std::size_t>(call.parameters.axis);
   const KernelOperand& operand = call.operands[0];
   auto* const result = reinterpret_cast<Element*>(call.result);
@@ -281,12 +281,12 @@ void multiply_rows(const typename Rule::Element* first, Index width, const Strid
 /// Every fibre's product, as `stored` has it.
 template <class Rule, class Stored>
 void multiply_all(const KernelCall& call, Stored stored) {
-  using Element = typename Rule::Element;
+  using Element = Rule::Element;
   const StridedLoop kept = reduction_loops(call, ReducedOrder::memory).kept;
   const StridedLoop reduced = reduction_loops(call, ReducedOrder::ordinal).reduced;
   const auto* const source = reinterpret_cast<const Element*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Element*>(call.result);
-  const auto multiply_some = [&](const Element* first, Index fibres, typename Rule::Accumulated* products) {
+  const auto multiply_some = [&](const Element* first, Index fibres, Rule::Accumulated* products) {
     if (kept.step(0) == 1 && fibres >= least_width)
       multiply_rows<Rule>(first, fibres, reduced, products);
     else if (fibres == static_cast<Index>(lanes))
