@@ -494,9 +494,9 @@ def test_other_carriers_scan_and_multiply_as_well(make):
     assert [source.grad.carrier[i] for i in range(4)] == [3.0, 5.0, 2.0, 0.0]
 
 
-@pytest.mark.parametrize("layout", [Layout(Shape(2**62), Stride(0)), Layout(Shape(3, 2**50), Stride(1, 0))])
-def test_prefixes_that_find_no_memory_are_refused(layout):
-    source = Tensor(CPU(3, dtype=DType.Float32), 0, layout)
+@pytest.mark.parametrize(("extents", "strides"), [((2**62,), (0,)), ((3, 2**50), (1, 0))])
+def test_prefixes_that_find_no_memory_are_refused(extents, strides):
+    source = Tensor(CPU(3, dtype=DType.Float32), 0, Layout(Shape(*extents), Stride(*strides)))
     for dimension in (0, -1):
         with pytest.raises(MemoryError):
             orlop.cumsum(source, dimension)
