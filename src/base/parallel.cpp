@@ -49,7 +49,18 @@ class Loop {
 
   void run(Index range) noexcept {
     // Ranges before the first one that failed still run: theirs would be the first failure.
-    if (range > failed_.load(std::memory_order_acquire)) return;
+    if (range <= failed_.load(std::memory_order_acquire)) attempt(range);
+    finished_.fetch_add(1, std::memory_order_release);
+  }
+
+  /// After the last range: takes over what the other threads have written, and throws the first failure.
+  void finish() const {
+    static_cast<void>(finished_.load(std::memory_order_acquire));
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void attempt(Index range) noexcept {
     const bool was_inside = std::exchange(is_inside, true);
     try {
       run_(body_, start(range), start(range + 1));
@@ -61,16 +72,8 @@ class Loop {
       }
     }
     is_inside = was_inside;
-    finished_.fetch_add(1, std::memory_order_release);
   }
 
-  /// After the last range: takes over what the other threads have written, and throws the first failure.
-  void finish() const {
-    static_cast<void>(finished_.load(std::memory_order_acquire));
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
   /// Equal ranges but for one item.
   [[nodiscard]] Index start(Index range) const {
     return count_ / ranges_ * range + std::min(range, count_ % ranges_);
