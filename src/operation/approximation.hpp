@@ -76,9 +76,10 @@ constexpr Polynomial<count> fit(Function function, double low, double high, doub
   return result;
 }
 
-/// An odd function that tends to 1, for arguments from 0 to `end`: min(x, 1) and a polynomial of the piece
+/// An odd function that tends to 1, for arguments from 0 to `end`: min(x, knee) and a polynomial of the piece
 /// that x lies in. Pieces grow with x: their number is made of the leading bits of x + offset.
 struct Saturating {
+  float knee;  ///< where a piece begins
   float end;
   float offset;
   int dropped_bits;
@@ -88,8 +89,9 @@ struct Saturating {
 
 template <class Function>
 constexpr Saturating saturating(Function function, float end, float offset, int dropped_bits) {
-  Saturating result{end, offset, dropped_bits, {}, {}};
-  const auto correction = [function](double x) { return function(x) - (x < 1 ? x : 1); };
+  constexpr float knee = 0.75F;
+  Saturating result{knee, end, offset, dropped_bits, {}, {}};
+  const auto correction = [function](double x) { return function(x) - (x < knee ? x : knee); };
   const auto ratio = [correction](double x) { return correction(x) / x; };
   for (std::int32_t piece = bits(offset) >> dropped_bits; piece <= bits(end + offset) >> dropped_bits;
        ++piece) {

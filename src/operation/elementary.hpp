@@ -177,13 +177,13 @@ template <class Lanes>
 Lanes saturating(const approximation::Saturating& function, Lanes x) {
   const Lanes size = magnitude(x);
   const Lanes inside = smaller(function.end + Lanes{}, size);  // a NaN stays
-  const Lanes place = inside + function.offset;  // rounded, which may reach the next piece
+  const Lanes place = inside + function.offset;                // rounded, which may reach the next piece
   const Integers<Lanes> piece = bits(place) >> function.dropped_bits;
   const Lanes t = inside - lookup(function.center, piece);
   Lanes correction = lookup(function.coefficients[6], piece);
   for (int power = 5; power >= 0; --power)
     correction = correction * t + lookup(function.coefficients[power], piece);
-  const Lanes leading = place < 1.0F + function.offset ? inside : 1.0F;
+  const Lanes leading = place < function.knee + function.offset ? inside : function.knee;
   return with_sign_of(leading + correction, x);
 }
 
