@@ -173,6 +173,30 @@ def test_an_integer_divided_by_zero_is_a_value_error(size):
             orlop.rem(a, b)
 
 
+def test_a_fault_names_the_element_of_the_result_wherever_the_operands_lie():
+    dividends = tensor(np.array([[7], [8]], np.int32), strides=[3, 9], offset=1)
+    divisors = tensor(np.array([[1, 2, 0, 4]], np.int32), strides=[1, 2])
+    with pytest.raises(ValueError, match="at element 4;"):
+        orlop.rem(dividends, divisors)
+    standing, _ = placed(np.zeros(3000, np.int32), "repeated")
+    with pytest.raises(ValueError, match="at element 0;"):
+        orlop.rem(ints(*range(3000)), standing)
+    lowest, _ = placed(np.array([INT32_MIN] * 3, np.int32), "strided")
+    with pytest.raises(OverflowError, match="at element 0;"):
+        orlop.abs(lowest)
+
+
+def test_a_divisor_of_zero_in_a_large_tensor_is_found():
+    divisors = np.ones(1_000_003, np.int32)
+    divisors[999_999] = 0
+    source = tensor(divisors)
+    version = source.version
+    with pytest.raises(ValueError, match="at element 999999;"):
+        orlop.rem(source, source)
+    assert source.version == version
+    np.testing.assert_array_equal(array(source), divisors)
+
+
 def test_rem_takes_two_tensors_of_one_dtype():
     for lhs, rhs in [(floats(1), ints(1)), (floats(1), 2), (2, floats(1)), (tensor(np.array([True])), floats(1))]:
         with pytest.raises((TypeError, NotImplementedError)):
@@ -338,6 +362,19 @@ def test_gradients_of_clamp_are_summed_over_widened_leaves():
     expect(gx, np.float32([[0, 0, 1], [0, 0, 0]]))
     expect(gl, np.float32([[1], [2]]))
     expect(gu, np.float32([[0, 2, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "column_slopes", "row_slopes"),
+    [("minimum", [[1.5], [0]], [[2, 1.5, 1]]), ("rem", [[3], [3]], [[-2 - 5, -1 - 2, 0 - 1]])],
+)
+def test_gradients_of_two_operands_are_summed_over_widened_leaves(name, column_slopes, row_slopes):
+    column, row = tensor(np.float32([[2], [5]]), strides=[4, 1]), tensor(np.float32([[1, 2, 3]]))
+    result = getattr(orlop, name)(column, row)
+    to_column, to_row = orlop.grad(result, [column, row], tensor(np.ones((2, 3), np.float32)))
+    assert to_column.layout == column.layout
+    np.testing.assert_array_equal(array(to_column), column_slopes)
+    np.testing.assert_array_equal(array(to_row), row_slopes)
 
 
 def nearest(ratio):
