@@ -278,7 +278,7 @@ def test_other_carriers_order_as_well(make):
     assert [source.grad.carrier[i] for i in range(6)] == [3.0, 1.0, 2.0, 4.0, 6.0, 5.0]
 
 
-def test_storage_alone_computes_nothing():
+def test_a_file_orders_nothing():
     stored = Tensor(FileBacked(dtype=DType.Float32).new_like([1.0]), 0, Layout(Shape(1), Stride(1)))
     with pytest.raises(NotImplementedError):
         orlop.sort(stored)
