@@ -16,7 +16,15 @@ from types import ModuleType
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python/orlop"
-BASE_TYPE = 1 << 10  # Py_TPFLAGS_BASETYPE: the class may be derived from
+
+
+def is_closed(kind: type) -> bool:
+    """Whether no class can be derived."""
+    try:
+        type("Derived", (kind,), {})
+    except TypeError:
+        return True
+    return False
 
 
 def extension_stub(module: ModuleType) -> str:
@@ -40,8 +48,7 @@ def extension_stub(module: ModuleType) -> str:
         text = output.read_text()
 
     def mark_final(heading: re.Match) -> str:
-        closed = not getattr(module, heading[1]).__flags__ & BASE_TYPE
-        return ("@final\n" if closed else "") + heading[0]
+        return ("@final\n" if is_closed(getattr(module, heading[1])) else "") + heading[0]
 
     marked = re.sub(r"^class (\w+)", mark_final, text, flags=re.MULTILINE)
     return marked if marked == text else "from typing import final\n" + marked

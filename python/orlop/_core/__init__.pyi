@@ -4,6 +4,7 @@ from orlop._core import _friendly as _friendly
 from orlop._core import _plans as _plans
 from orlop._core import _profiler as _profiler
 from orlop._core import testing as testing
+from typing import final
 from typing import TypeAlias
 
 from orlop._core import testing as testing
@@ -21,6 +22,7 @@ def set_thread_count(count: object) -> None:
     ValueError.
     """
 
+@final
 class Shape:
     """
     Extents, each at least 1, in nested modes: `Shape(2, (3, 4))` has rank 2 and size 24 (M302).
@@ -90,6 +92,7 @@ class Shape:
         The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested mode or the whole. TypeError, ValueError.
         """
 
+@final
 class Stride:
     """Strides, each at least 0, in nested modes, spelt like a Shape (M302)."""
 
@@ -188,6 +191,7 @@ class IndexMap:
 
     def __reduce__(self) -> object: ...
 
+@final
 class Layout(IndexMap):
     """
     A strided map: the index at a coordinate is the sum of coordinate times stride (M305).
@@ -346,6 +350,7 @@ class Layout(IndexMap):
         Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).
         """
 
+@final
 class Permutation(IndexMap):
     """The value at ordinal i is values[i] (M319)."""
 
@@ -356,6 +361,7 @@ class Permutation(IndexMap):
     @property
     def values(self) -> tuple: ...
 
+@final
 class Product(IndexMap):
     """
     One domain mode per child; the value is the ordinal of the children's values (M319).
@@ -371,6 +377,7 @@ class Product(IndexMap):
     @property
     def target_shape(self) -> Shape: ...
 
+@final
 class SwizzleStage:
     """One xor of a bit field with another, `shift` bits away (M319)."""
 
@@ -397,6 +404,7 @@ class SwizzleStage:
 
     def __delattr__(self, name: str) -> None: ...
 
+@final
 class Swizzle(IndexMap):
     """The stages, one after the other, on the ordinals of a shape (M319)."""
 
@@ -536,6 +544,7 @@ class Operation:
     def validate_input_versions(self) -> None:
         """RuntimeError when a kept Tensor was mutated since."""
 
+@final
 class TableOperation(Operation):
     """The one class of all built-in operations (P45)."""
 
@@ -955,6 +964,7 @@ def einsum(lhs: object | None, rhs: object | None, description: object | None) -
     leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes (M707).
     """
 
+@final
 class CPU(Carrier):
     """
     CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)
@@ -970,6 +980,7 @@ class CPU(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+@final
 class Generic(Carrier):
     """
     Generic(values, *, mutable=True, dtype)
@@ -982,6 +993,7 @@ class Generic(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+@final
 class FileBacked(Carrier):
     """
     FileBacked(filename=None, *, mutable=True, dtype)
@@ -1003,6 +1015,7 @@ class FileBacked(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+@final
 class BlockDevice:
     """
     BlockDevice(path)
@@ -1051,6 +1064,7 @@ class BlockDevice:
 
     def __exit__(self, *args) -> bool: ...
 
+@final
 class BlockDeviceCarrier(Carrier):
     """
     Float32 slots in one extent of a BlockDevice, of fixed size; made by BlockDevice.allocate and by the
@@ -1073,6 +1087,7 @@ class BlockDeviceCarrier(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+@final
 class Metal(Carrier):
     """
     Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)
@@ -1231,6 +1246,7 @@ class AwaitResult:
         thread. Work that has not started runs here. An interrupt (KeyboardInterrupt) ends the wait, not the work.
         """
 
+@final
 class AwaitMove(AwaitResult):
     """
     The handle of a move: wait() returns the moved Tensor. Until then both carriers are owned by the move.
@@ -1238,6 +1254,10 @@ class AwaitMove(AwaitResult):
 
     def __init__(self, *args, **kwargs) -> None: ...
 
+    def wait(self) -> Tensor:
+        """As AwaitResult.wait: the result, or what the work failed with."""
+
+@final
 class Evictable(DependentCarrier):
     """
     Evictable(primary, secondary)
@@ -1275,6 +1295,7 @@ class Evictable(DependentCarrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
+@final
 class EvictableOperation(Operation):
     """
     EvictableOperation(primary_operation)
