@@ -53,12 +53,16 @@ void keep_exception(Task& task) {
   throw_python_error();
 }
 
-nb::object wait(Task& task) {
+}  // namespace
+
+nb::object await_result(Task& task) {
   task.wait_until_done();
   if (task.failure() != nullptr) raise_failure(task);
   if (const auto* work = dynamic_cast<const ResultTask<Tensor>*>(&task)) return nb::cast(work->result());
   return nb::none();
 }
+
+namespace {
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   if (nb::inst_ready(self)) Py_VISIT(static_cast<PyObject*>(nb::inst_ptr<Task>(self)->failure_object()));
@@ -77,13 +81,13 @@ void bind_await(nb::module_& module) {
       "Dropping it neither blocks nor cancels. There is no await, no cancel and no timeout.");
   result.def("__init__", &refuse_construction<Task>)
       .def_prop_ro("done", &Task::is_done, "Whether the work has ended, well or not; never waits.")
-      .def("wait", &wait,
+      .def("wait", &await_result,
            "Returns the result, or raises what the work failed with: the identical object on every call and\n"
            "thread. Work that has not started runs here. An interrupt (KeyboardInterrupt) ends the wait, not "
            "the work.");
   nb::setattr(result, "__class_getitem__",
               nb::steal(PyClassMethod_New(reinterpret_cast<PyObject*>(&Py_GenericAliasType))));
-  bind_await_kind<MoveTask>(module, "AwaitMove",
+  bind_await_kind<MoveTask>(module, "AwaitMove", "def wait(self) -> Tensor",
                             "The handle of a move: wait() returns the moved Tensor. Until then both carriers "
                             "are owned by the move.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Executor::drain_all));

@@ -15,12 +15,18 @@ void refuse_construction(nb::pointer_and_handle<Work> self, const nb::args&, con
   raise<TypeError>(python_type_name(self.h), "handles are created by the framework; move_async gives one");
 }
 
-/// Binds a kind of work as a subclass of AwaitResult.
+/// Waits for the work and gives its result: the Tensor of one that yields a Tensor, else None.
+nb::object await_result(Task& task);
+
+/// Binds a kind of work as a subclass of AwaitResult. `wait` is the signature of its wait().
 template <class Work>
-void bind_await_kind(nb::module_& module, const char* name, const char* doc) {
+void bind_await_kind(nb::module_& module, const char* name, const char* wait, const char* doc) {
   nb::class_<Work, Task>(module, name, counted<Work>(), nb::type_slots(await_slots),
                          nb::is_weak_referenceable(), nb::is_final(), doc)
-      .def("__init__", &refuse_construction<Work>);
+      .def("__init__", &refuse_construction<Work>)
+      .def(
+          "wait", [](Work& task) { return await_result(task); }, nb::sig(wait),
+          "As AwaitResult.wait: the result, or what the work failed with.");
 }
 
 }  // namespace orlop::bindings

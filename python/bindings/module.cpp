@@ -21,6 +21,7 @@ NB_MODULE(_core, module) {
        [](PyObject* object) noexcept { with_interpreter([object] { Py_DECREF(object); }); }});
   install_error_translation();
   install_interpreter_release();
+  install_logging();
   bind_parallel(module);
   bind_dtype(module);
   bind_layout(module);

@@ -102,6 +102,8 @@ Index to_index(nb::handle value, std::string_view what, std::string_view name, b
 void install_error_translation();
 /// Lets the interpreter go in every BlockingScope.
 void install_interpreter_release();
+/// Shows the library's log in Python's logging.
+void install_logging();
 
 // One function per layer, each in the file of its name; module.cpp calls them in this order.
 void bind_parallel(nb::module_& module);

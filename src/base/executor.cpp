@@ -140,6 +140,7 @@ std::exception_ptr Task::failure() const noexcept {
 }
 
 void Task::keep_failure_object(std::shared_ptr<void> object, std::exception_ptr failure) noexcept {
+  if (failure_object_ != nullptr) return;  // another waiter was faster: its object is the one
   failure_object_ = std::move(object);
   const std::lock_guard lock(shared().mutex);
   failure_.swap(failure);  // the former one goes after the lock: it may hold objects of the interpreter

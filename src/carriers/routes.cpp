@@ -54,6 +54,24 @@ FileBackedToCpuMoveOperation::~FileBackedToCpuMoveOperation() = default;
 CarrierClass FileBackedToCpuMoveOperation::source_class() const { return carrier_class<FileBacked>(); }
 CarrierClass FileBackedToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
 
+void FileBackedToCpuMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor&,
+                                        Index element_count) {
+  const auto& source = dynamic_cast<const FileBacked&>(*tensor.carrier());
+  std::byte* const slots = destination.host_data();
+  if (slots == nullptr) {  // wrapped memory that is not aligned to its slots
+    std::vector<std::byte> staged(static_cast<std::size_t>(element_count * source.dtype().slot_bytes()));
+    source.read_span(tensor.offset(), element_count, staged.data());
+    return destination.write_span(0, element_count, staged.data());
+  }
+  Index completed_bytes = 0;
+  try {
+    source.read_span(tensor.offset(), element_count, slots, completed_bytes);
+  } catch (...) {
+    if (completed_bytes != 0) expect_writes();
+    throw;
+  }
+}
+
 CpuToBlockDeviceMoveOperation::~CpuToBlockDeviceMoveOperation() = default;
 CarrierClass CpuToBlockDeviceMoveOperation::source_class() const { return carrier_class<CPU>(); }
 CarrierClass CpuToBlockDeviceMoveOperation::destination_class() const {

@@ -10,6 +10,7 @@
 #include "io/descriptor_cache.hpp"
 #include "io/fork.hpp"
 #include "io/remedy.hpp"
+#include "orlop/base/log.hpp"
 #include "orlop/io/session_directory.hpp"
 
 namespace orlop::inline v0::detail {
@@ -106,8 +107,12 @@ int TemporaryFile::acquire(IoCalls& calls, std::string_view operation, Index byt
 void TemporaryFile::create() {
   if (is_created()) return;
   require_owner();
+  if (make()) log(LogChannel::io, what_, ": made '", path_, "'");
+}
+
+bool TemporaryFile::make() {
   const std::lock_guard lock(creation_);
-  if (is_created()) return;
+  if (is_created()) return false;
   const std::string directory = session_directory();
   const auto calls = io_calls();
   int descriptor = -EEXIST;
@@ -119,11 +124,12 @@ void TemporaryFile::create() {
   if (descriptor < 0) raise_os_error(what_, "create", -descriptor, path_, kAnotherPlace);
   if (adopt_descriptor(*calls, cached_, descriptor) >= 0) release_descriptor(*calls, cached_);
   created_.store(true, std::memory_order_release);
+  return true;
 }
 
-void TemporaryFile::read(std::span<std::byte> data, Index offset) const {
+void TemporaryFile::read(std::span<std::byte> data, Index offset, Index* completed) const {
   const Use use(*this, "read", static_cast<Index>(data.size()), offset);
-  read_fully(use.target(), data, offset);
+  read_fully(use.target(), data, offset, completed);
 }
 
 void TemporaryFile::write(std::span<const std::byte> data, Index offset, WriteProgress* progress) {
@@ -167,6 +173,7 @@ void TemporaryFile::remove() {
     const int result =
         uninterrupted([&] { return calls->unlink(IoCalls::kWorkingDirectory, path_.c_str(), false); });
     if (result < 0 && result != -ENOENT) raise_os_error(what_, "unlink", -result, path_);
+    log(LogChannel::io, what_, ": removed '", path_, "'");
   }
   removed_.store(true, std::memory_order_release);
   discard_descriptor(*calls, cached_);

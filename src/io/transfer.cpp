@@ -69,11 +69,13 @@ void write_zeros(const IoTarget& target, Index offset, Index bytes) {
 
 }  // namespace
 
-void read_fully(const IoTarget& target, std::span<std::byte> data, Index offset) {
+void read_fully(const IoTarget& target, std::span<std::byte> data, Index offset, Index* completed) {
   transfer_fully(target, "read", static_cast<Index>(data.size()), offset, [&](Index done) {
     const auto rest = data.subspan(static_cast<std::size_t>(done));
-    return target.calls.pread(target.descriptor, rest.data(), std::min(rest.size(), IoCalls::kTransferLimit),
-                              offset + done);
+    const Index result = target.calls.pread(target.descriptor, rest.data(),
+                                            std::min(rest.size(), IoCalls::kTransferLimit), offset + done);
+    if (completed != nullptr) *completed = done + std::max<Index>(result, 0);
+    return result;
   });
 }
 

@@ -188,6 +188,7 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
   expects_writes_ = false;
   try {
     const Tensor result = transfer(tensor, destination);
+    expects_writes_ = true;  // the values are there, whatever fails now
     if (!result || result.carrier() != destination)
       raise<RuntimeError>(implementation_name(),
                           "the result must live on the destination; the move is not made");

@@ -1,6 +1,7 @@
 // Moves from C++: the checks of S403 in their order, what arrives, versions, growth, failures, the registry,
 // gradients.
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include "backends.hpp"
@@ -8,6 +9,7 @@
 #include "orlop/carriers/file_backed/file_backed.hpp"
 #include "orlop/carriers/generic/generic.hpp"
 #include "orlop/carriers/routes.hpp"
+#include "orlop/io/io_script.hpp"
 #include "orlop/operation/autograd.hpp"
 #include "orlop/operation/functional.hpp"
 #include "orlop/operation/profiler.hpp"
@@ -223,6 +225,67 @@ TEST(Move, AProfilerSeesSubmissionAndCompletion) {
     EXPECT_EQ(event.carrier_type, kCpu);
     EXPECT_EQ(event.implementation_type.name(), "CpuToFileBackedMoveOperation");
   }
+}
+
+/// Stops until the test lets it go on.
+class Waiting final : public MoveOperation {
+ public:
+  inline static detail::Gate* gate = nullptr;
+
+ protected:
+  void copy(const Tensor&, Carrier&, const Tensor& output, Index) override {
+    gate->enter();
+    output.set(0, Scalar(5.0));
+  }
+};
+
+TEST(MoveAsync, APendingMoveOwnsBothCarriers) {
+  detail::Gate gate;
+  Waiting::gate = &gate;
+  const Registered registered(kCpu, kSlots, std::type_identity<Waiting>());
+  const Tensor tensor = cpu_line({1.0F});
+  const Ref<Carrier> destination = testing_support::allocate(Backend::reference, 1, dtypes::Float32);
+  Profiler profiler;
+  std::optional<AwaitMove> handle;
+  {
+    const auto scope = profiler.scope();
+    handle = move_async(tensor, destination);
+    EXPECT_TRUE(gate.wait_entered(60.0));
+  }
+  EXPECT_FALSE(handle->done());
+  EXPECT_TRUE(tensor.carrier()->is_owned() && destination->is_owned());
+  EXPECT_EQ(elements<float>(tensor), std::vector<float>{1.0F});
+  expect_refusal<RuntimeError>([&] { (void)move(tensor, CPU::make(1)); }, "cannot be moved directly");
+  expect_refusal<RuntimeError>([&] { destination->release(); }, "owned");
+  EXPECT_EQ(profiler.events().size(), 1U);
+
+  const AwaitMove copy = *handle;
+  gate.open();
+  const Tensor result = handle->wait();
+  EXPECT_TRUE(copy.done());
+  EXPECT_TRUE(copy.wait() == result);
+  EXPECT_EQ(elements<float>(result), std::vector<float>{5.0F});
+  EXPECT_TRUE(tensor.carrier()->is_released());
+  EXPECT_FALSE(destination->is_owned());
+  ASSERT_EQ(profiler.events().size(), 2U);
+  EXPECT_EQ(profiler.events()[1].name, "move.complete");
+  EXPECT_EQ(profiler.events()[1].parent_id, 0);
+}
+
+TEST(MoveAsync, AFailureIsTheSameForEveryWaiter) {
+  const Registered registered(kCpu, kSlots, std::type_identity<Broken>());
+  const Tensor tensor = cpu_line({1.0F});
+  const Ref<Carrier> destination = testing_support::allocate(Backend::reference, 1, dtypes::Float32);
+  const AwaitMove handle = move_async(tensor, destination);
+  for (int i = 0; i < 2; ++i) expect_refusal<ValueError>([&] { (void)handle.wait(); }, "cannot go on");
+  EXPECT_EQ(handle.task()->failure(), handle.task()->failure());
+  EXPECT_FALSE(tensor.carrier()->is_released() || tensor.carrier()->is_owned() || destination->is_owned());
+}
+
+TEST(MoveAsync, ErrorsBeforeSubmissionAreThrownAtOnce) {
+  const Tensor tensor = cpu_line({1.0F, 2.0F});
+  expect_refusal<ValueError>([&] { (void)move_async(tensor, CPU::make(1)); }, "too small");
+  EXPECT_FALSE(tensor.carrier()->is_owned());
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ import weakref
 
 import orlop
 import pytest
-from orlop import CPU, BlockDevice, BlockDeviceCarrier, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor
-from orlop import friendly, move, move_async
+from orlop import CPU, BlockDevice, BlockDeviceCarrier, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride
+from orlop import Tensor, friendly, move, move_async
 from orlop._testing import Gate, IoScript, open_block_device
 from orlop.carriers import move as moves
 
@@ -60,6 +60,7 @@ def floats(node, offset, count):
 
 
 def descriptors():
+    gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
 

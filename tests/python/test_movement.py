@@ -128,6 +128,18 @@ def test_registry_is_exact():
     assert moves.unregister_move_operation(CPU, ListCarrier) is Broken
 
 
+def test_a_scoped_registration_ends_with_its_body():
+    with pytest.raises(ZeroDivisionError):
+        with moves.registered_move_operation(CPU, ListCarrier, Broken) as operation_class:
+            assert operation_class is Broken and moves.dispatch_move(CPU, ListCarrier) is Broken
+            raise ZeroDivisionError
+    assert moves.dispatch_move(CPU, ListCarrier) is moves.ElementwiseMoveOperation
+    for wrong in ((CPU, ListCarrier, int), (int, ListCarrier, Broken), (CPU, 3, Broken)):
+        with pytest.raises(TypeError):
+            with moves.registered_move_operation(*wrong):
+                raise AssertionError("the body must not run")
+
+
 def test_pinned_class_is_required():
     tensor = line(Generic([1.0], dtype=DType.Float32), 1)
     with pytest.raises(TypeError, match="requires a CPU source"):

@@ -40,7 +40,8 @@ class ORLOP_API Task : public Object {
   [[nodiscard]] std::exception_ptr failure() const noexcept;
   /// For a binding: the exception object that stands for the failure, the same for every waiter.
   [[nodiscard]] void* failure_object() const noexcept { return failure_object_.get(); }
-  /// Keeps such an object, and `failure` for waiters from C++. Called with the interpreter's lock held, once.
+  /// Keeps such an object, and `failure` for waiters from C++; the first one stays. Called with the
+  /// interpreter's lock held.
   void keep_failure_object(std::shared_ptr<void> object, std::exception_ptr failure) noexcept;
 
   void drop_references() noexcept override;

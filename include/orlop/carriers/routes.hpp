@@ -21,12 +21,15 @@ class ORLOP_API CpuToFileBackedMoveOperation : public MoveOperation {
 };
 
 /// Slots `offset` to `offset + span` of the file become slots 0 to `span` of the CPU.
-class ORLOP_API FileBackedToCpuMoveOperation : public SpanMoveOperation {
+class ORLOP_API FileBackedToCpuMoveOperation : public MoveOperation {
  public:
   ~FileBackedToCpuMoveOperation() override;
   [[nodiscard]] CarrierClass source_class() const override;
   [[nodiscard]] CarrierClass destination_class() const override;
   [[nodiscard]] std::string implementation_name() const override { return "FileBackedToCpuMoveOperation"; }
+
+ protected:
+  void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
 };
 
 /// Slots `offset` to `offset + span` of the CPU become slots 0 to `span` of the block device carrier, whose

@@ -59,7 +59,7 @@ class ORLOP_API TemporaryFile {
   void require_owner() const;
 
   /// Exactly `data.size()` bytes at `offset`, all inside what grow() made.
-  void read(std::span<std::byte> data, Index offset) const;
+  void read(std::span<std::byte> data, Index offset, Index* completed = nullptr) const;
   void write(std::span<const std::byte> data, Index offset, WriteProgress* progress = nullptr);
   /// A write of at most 16 bytes that puts the old ones back where it fails (S603). `is_lost`: the old ones
   /// could not be written either, so the range may hold anything.
@@ -76,6 +76,8 @@ class ORLOP_API TemporaryFile {
  private:
   class Use;
 
+  /// Whether it made the file.
+  bool make();
   void require_present() const;
   /// The open descriptor, with one user more.
   int acquire(IoCalls& calls, std::string_view operation, Index bytes, Index offset) const;

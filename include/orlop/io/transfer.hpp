@@ -32,7 +32,9 @@ struct WriteProgress {
 
 /// Reads exactly `data.size()` bytes at `offset`. An interrupted call is repeated and a short one continued.
 /// RuntimeError ‹completed N of M bytes› where the file ends before; OSError for what the kernel refuses.
-ORLOP_API void read_fully(const IoTarget& target, std::span<std::byte> data, Index offset);
+/// `completed` tells how many bytes were read, also after a failure.
+ORLOP_API void read_fully(const IoTarget& target, std::span<std::byte> data, Index offset,
+                          Index* completed = nullptr);
 
 /// Writes exactly `data` at `offset`; errors as read_fully.
 ORLOP_API void write_fully(const IoTarget& target, std::span<const std::byte> data, Index offset,

@@ -9,7 +9,7 @@ namespace orlop::inline v0 {
 
 /// Work that yields a `T`.
 template <class T>
-class ResultTask : public Task {
+class ORLOP_API ResultTask : public Task {
  public:
   /// The result of the done work that did not fail.
   [[nodiscard]] const T& result() const noexcept { return result_; }

@@ -12,6 +12,7 @@
 #include "io/fork.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/base/error.hpp"
+#include "orlop/base/log.hpp"
 #include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/storage/storage_dtype.hpp"
 
@@ -82,6 +83,7 @@ Ref<BlockDevice> BlockDevice::open(std::string path, std::shared_ptr<detail::IoC
   const detail::DeviceGeometry geometry = read_geometry(*calls, opened.get(), path);
   Ref<BlockDevice> made = make_ref<BlockDevice>(std::move(path), calls, opened.get(), geometry);
   opened.keep();
+  log(LogChannel::io, kWhat, ": opened '", made->path_, "' of ", made->capacity_, " bytes");
   return made;
 }
 
@@ -138,12 +140,21 @@ Ref<BlockDeviceCarrier> BlockDevice::allocate(Index size, const BlockDeviceOptio
   require_usable();
   // Made before the lock: it counts a reference of the device.
   Ref<BlockDeviceCarrier> carrier = make_ref<BlockDeviceCarrier>(Ref<BlockDevice>(this), options.is_mutable);
-  const BlockingScope blocking;
-  const std::lock_guard lock(mutex_);
-  require_usable();
-  if (size == 0) return carrier;
-  const Extent extent = take(payload);
-  if (!options.empty) {
+  try {
+    const BlockingScope blocking;
+    const std::lock_guard lock(mutex_);
+    require_usable();
+    if (size > 0) initialise(*carrier, size, options.empty);
+  } catch (...) {
+    report_fault();
+    throw;
+  }
+  return carrier;
+}
+
+void BlockDevice::initialise(BlockDeviceCarrier& carrier, Index size, bool empty) {
+  const Extent extent = take(size * kSlotBytes);
+  if (!empty) {
     try {
       zero_fill(extent);
     } catch (...) {
@@ -151,10 +162,9 @@ Ref<BlockDeviceCarrier> BlockDevice::allocate(Index size, const BlockDeviceOptio
       throw;
     }
   }
-  carrier->offset_ = extent.offset;
-  carrier->extent_ = extent.bytes;
-  carrier->size_ = size;
-  return carrier;
+  carrier.offset_ = extent.offset;
+  carrier.extent_ = extent.bytes;
+  carrier.size_ = size;
 }
 
 BlockDevice::Extent BlockDevice::take(Index payload) {
@@ -217,18 +227,29 @@ void BlockDevice::zero_fill(const Extent& extent) {
 
 void BlockDevice::close() {
   if (is_closed()) return;
-  const bool is_inherited = owner_ != detail::process_id();
-  const BlockingScope blocking;
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (!is_inherited) lock.lock();  // a thread of the parent may hold it for ever
-  if (const Index count = carriers_.load(std::memory_order_acquire); count != 0)
-    raise<RuntimeError>(kWhat, "the device '", path_,
-                        "' cannot be closed while a Carrier object exists: ", count,
-                        " of them are there; drop them first");
-  const int descriptor = descriptor_.exchange(-1, std::memory_order_acq_rel);
+  int descriptor;
+  int result = 0;
+  {
+    const bool is_inherited = owner_ != detail::process_id();
+    const BlockingScope blocking;
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!is_inherited) lock.lock();  // a thread of the parent may hold it for ever
+    if (const Index count = carriers_.load(std::memory_order_acquire); count != 0)
+      raise<RuntimeError>(kWhat, "the device '", path_,
+                          "' cannot be closed while a Carrier object exists: ", count,
+                          " of them are there; drop them first");
+    descriptor = descriptor_.exchange(-1, std::memory_order_acq_rel);
+    if (descriptor >= 0) result = calls_->close(descriptor);
+  }
   if (descriptor < 0) return;
-  if (const int result = calls_->close(descriptor); result < 0)
-    detail::raise_os_error(kWhat, "close", -result, path_, {});
+  log(LogChannel::io, kWhat, ": closed '", path_, "'");
+  if (result < 0) detail::raise_os_error(kWhat, "close", -result, path_, {});
+}
+
+/// After a failed transfer, outside the lock.
+void BlockDevice::report_fault() noexcept {
+  if (is_faulted() && !is_fault_reported_.exchange(true))
+    log(LogChannel::io, kWhat, ": faulted '", path_, "'");
 }
 
 // --- The carrier
@@ -271,25 +292,31 @@ Index BlockDeviceCarrier::place(Index first, Index count) const {
   return offset_ + first * kSlotBytes;
 }
 
+template <class Transfer>
+void BlockDeviceCarrier::transfer(Index first, Index count, Transfer transfer) const {
+  try {
+    const BlockingScope blocking;
+    const std::lock_guard lock(device_->mutex_);
+    const Index offset = place(first, count);
+    if (count == 0) return;
+    device_->guarded([&](const detail::IoTarget& target) {
+      transfer(target, static_cast<std::size_t>(count * kSlotBytes), offset);
+    });
+  } catch (...) {
+    device_->report_fault();
+    throw;
+  }
+}
+
 void BlockDeviceCarrier::read_span(Index first, Index count, void* out) const {
-  const BlockingScope blocking;
-  const std::lock_guard lock(device_->mutex_);
-  const Index offset = place(first, count);
-  if (count == 0) return;
-  device_->guarded([&](const detail::IoTarget& from) {
-    detail::read_fully(from, {static_cast<std::byte*>(out), static_cast<std::size_t>(count * kSlotBytes)},
-                       offset);
+  transfer(first, count, [out](const detail::IoTarget& from, std::size_t bytes, Index offset) {
+    detail::read_fully(from, {static_cast<std::byte*>(out), bytes}, offset);
   });
 }
 
 void BlockDeviceCarrier::write_span(Index first, Index count, const void* in) {
-  const BlockingScope blocking;
-  const std::lock_guard lock(device_->mutex_);
-  const Index offset = place(first, count);
-  if (count == 0) return;
-  device_->guarded([&](const detail::IoTarget& to) {
-    detail::write_fully(to, {static_cast<const std::byte*>(in), static_cast<std::size_t>(count * kSlotBytes)},
-                        offset);
+  transfer(first, count, [in](const detail::IoTarget& to, std::size_t bytes, Index offset) {
+    detail::write_fully(to, {static_cast<const std::byte*>(in), bytes}, offset);
   });
 }
 

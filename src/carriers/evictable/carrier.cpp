@@ -2,6 +2,7 @@
 #include <array>
 #include <exception>
 
+#include "orlop/base/log.hpp"
 #include "orlop/carriers/evictable/evictable.hpp"
 #include "orlop/movement/move.hpp"
 #include "orlop/operation/capability.hpp"
@@ -220,17 +221,17 @@ class Evictable::Exclusive {
   Evictable& hierarchy_;
 };
 
-// By value: the caller's tier may be replaced while it goes.
-void Evictable::discard(Tier tier) {  // NOLINT(performance-unnecessary-value-param)
-  std::exception_ptr error;
+// A tier that holds no value any more. The transition has succeeded or failed already: storage that cannot be
+// given up now goes with its last holder. By value: the caller's tier may be replaced while it goes.
+void Evictable::discard(Tier tier) noexcept {  // NOLINT(performance-unnecessary-value-param)
   try {
     const OwnerAccess access(*tier.carrier, tier.token);
     tier.carrier->release();
   } catch (...) {
-    error = std::current_exception();
+    log(LogChannel::residency, "Evictable: a replaced ", tier.carrier->carrier_class(),
+        " could not be released");
   }
   tier.carrier->relinquish_ownership(tier.token);
-  if (error) std::rethrow_exception(error);
 }
 
 void Evictable::evict() { transfer(primary_, secondary_, true); }
@@ -275,14 +276,13 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
       static_cast<void>(execute_lowered_operation(*operation, arguments));
     }
   } catch (...) {
-    try {
-      if (is_fresh) discard(destination);
-    } catch (...) {  // the first error is the one that counts
-    }
+    if (is_fresh) discard(destination);
     throw;
   }
   is_evicted_ = evicts;
   if (is_fresh) discard(std::exchange(to, destination));
+  log(LogChannel::residency, "Evictable: ", evicts ? "evicted " : "promoted ", size_, " ", dtype_->name(),
+      " slots from ", from.carrier->carrier_class(), " to ", to.carrier->carrier_class());
 }
 
 void Evictable::on_release() {
@@ -300,6 +300,7 @@ void Evictable::on_release() {
   if (first_error) std::rethrow_exception(first_error);
   for (Tier* tier : {&primary_, &secondary_})
     tier->carrier->relinquish_ownership(std::exchange(tier->token, 0));
+  log(LogChannel::residency, "Evictable: released ", size_, " ", dtype_->name(), " slots");
 }
 
 Ref<Operation> Evictable::make_operation(std::string_view operation_name) {

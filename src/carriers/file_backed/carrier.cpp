@@ -96,10 +96,15 @@ Ref<Carrier> FileBacked::allocate_like(Index size, const AllocateOptions& option
 }
 
 void FileBacked::read_span(Index first, Index count, void* out) const {
+  Index ignored = 0;
+  read_span(first, count, out, ignored);
+}
+
+void FileBacked::read_span(Index first, Index count, void* out, Index& completed_bytes) const {
   if (count == 0) return;
   const BlockingScope blocking;
-  file_.read({static_cast<std::byte*>(out), static_cast<std::size_t>(count * kSlotBytes)},
-             first * kSlotBytes);
+  file_.read({static_cast<std::byte*>(out), static_cast<std::size_t>(count * kSlotBytes)}, first * kSlotBytes,
+             &completed_bytes);
 }
 
 void FileBacked::write_span(Index first, Index count, const void* in) {

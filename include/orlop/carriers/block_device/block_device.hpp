@@ -82,6 +82,8 @@ class ORLOP_API BlockDevice final : public Object {
   template <class Transfer>
   void guarded(Transfer transfer);
   void zero_fill(const Extent& extent);
+  void initialise(BlockDeviceCarrier& carrier, Index size, bool empty);
+  void report_fault() noexcept;
 
   std::string path_;
   std::shared_ptr<detail::IoCalls> calls_;
@@ -92,6 +94,7 @@ class ORLOP_API BlockDevice final : public Object {
   Index physical_block_;
   Index alignment_;
   std::atomic<bool> is_faulted_{false};
+  std::atomic<bool> is_fault_reported_{false};
   std::atomic<Index> carriers_{0};  // objects, released ones too
   std::mutex mutex_;
   std::map<Index, Index> free_;  // offset to bytes; neighbours are merged
@@ -135,6 +138,8 @@ class ORLOP_API BlockDeviceCarrier final : public Carrier {
   BlockDeviceCarrier(Ref<BlockDevice> device, bool is_mutable);
 
   void retire() noexcept;
+  template <class Transfer>
+  void transfer(Index first, Index count, Transfer transfer) const;
   /// The place of the slots on the device. With the device's lock held.
   [[nodiscard]] Index place(Index first, Index count) const;
 

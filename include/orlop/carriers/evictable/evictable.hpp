@@ -73,7 +73,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
   class Exclusive;
   void transfer(Tier& from, Tier& to, bool evicts);
   [[nodiscard]] Tier provide(const Tier& tier) const;
-  static void discard(Tier tier);
+  static void discard(Tier tier) noexcept;
 
   Tier primary_;
   Tier secondary_;

@@ -46,6 +46,8 @@ class ORLOP_API FileBacked final : public Carrier {
   /// Always initialized; `empty` changes nothing.
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void read_span(Index first, Index count, void* out) const override;
+  /// The same; `completed_bytes` tells, also after a failure, how many bytes of `out` may have changed.
+  void read_span(Index first, Index count, void* out, Index& completed_bytes) const;
   void write_span(Index first, Index count, const void* in) override;
   /// The same; `progress` says after a failure whether anything can have changed.
   void write_span(Index first, Index count, const void* in, detail::WriteProgress& progress);
