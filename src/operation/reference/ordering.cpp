@@ -27,10 +27,16 @@ void order_fibres(const KernelCall& call, Written written) {
     if (call.parameters.is_descending) std::swap(a, b);
     return is_less(fibre[static_cast<std::size_t>(a)], fibre[static_cast<std::size_t>(b)]);
   };
+  const auto precedes_or_was_first = [&](std::int32_t a, std::int32_t b) {
+    return precedes(a, b) || (!precedes(b, a) && a < b);
+  };
   for_each_fibre(loops, [&](std::span<const Index> at) {
     read_fibre(loops, 0, reinterpret_cast<const T*>(call.operands[0].data) + at[0], fibre.data());
     std::iota(positions.begin(), positions.end(), 0);
-    std::stable_sort(positions.begin(), positions.end(), precedes);
+    if (count == loops.along.size)
+      std::stable_sort(positions.begin(), positions.end(), precedes);
+    else
+      std::partial_sort(positions.begin(), positions.begin() + count, positions.end(), precedes_or_was_first);
     Result* const result = reinterpret_cast<Result*>(call.result) + at[1];
     for (Index i = 0; i < count; ++i)
       result[i * loops.result_step] = written(fibre, positions[static_cast<std::size_t>(i)]);
