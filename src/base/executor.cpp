@@ -116,6 +116,9 @@ void Task::wait_until_done() {
     if (executor_ != nullptr) executor_->withdraw(*this);
     run();
   }
+  for (const Task* task = running_here; task != nullptr; task = task->outer_)
+    if (task == this)
+      raise<RuntimeError>("background work", "work cannot wait for its own end; wait elsewhere");
   while (!is_done()) await_other_thread();
 }
 

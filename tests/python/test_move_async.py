@@ -246,6 +246,24 @@ def test_hooks_that_move_cannot_exhaust_the_pool():
         assert [friendly.to_list(handle.wait()) for handle in handles] == [[float(i), 1.0] for i in range(64)]
 
 
+class SelfWaiting(moves.MoveOperation):
+    handles = []
+    is_known = threading.Event()
+
+    def _copy(self, tensor, destination, output, element_count):
+        assert self.is_known.wait(PATIENCE)
+        self.handles.pop().wait()
+
+
+def test_a_hook_that_waits_for_its_own_move_is_refused():
+    with moves.registered_move_operation(CPU, CPU, SelfWaiting):
+        handle = move_async(cpu_line(1.0), CPU(1))
+        SelfWaiting.handles.append(handle)
+        SelfWaiting.is_known.set()
+        with pytest.raises(RuntimeError, match="cannot wait for its own end"):
+            handle.wait()
+
+
 def test_a_gradient_comes_back_by_the_route_kept_at_the_call():
     tensor = cpu_line(1.0, 2.0)
     handle = move_async(tensor, CPU(2))

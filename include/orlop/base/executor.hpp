@@ -31,7 +31,7 @@ class ORLOP_API Task : public Object {
   /// Performs the work on this thread unless somebody has started it.
   void run() noexcept;
   /// Returns once the work has ended. Work that nobody has started runs here. Passes on what an interrupted
-  /// user wants thrown (see check_interrupts); the work goes on.
+  /// user wants thrown (see check_interrupts); the work goes on. RuntimeError for work that waits for itself.
   void wait_until_done();
   /// The same, and throws what the work failed with.
   void wait();
