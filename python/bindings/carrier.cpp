@@ -4,6 +4,7 @@
 #include <nanobind/trampoline.h>
 
 #include <cstring>
+#include <typeinfo>
 #include <unordered_map>
 
 #include "orlop/operation/operation.hpp"
@@ -363,8 +364,9 @@ using LegacyDependentCarrier = PythonCarrier<DependentCarrier>;
 /// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of
 /// an override.
 bool is_python(const Carrier& carrier) {
-  return dynamic_cast<const LegacyCarrier*>(&carrier) != nullptr ||
-         dynamic_cast<const LegacyDependentCarrier*>(&carrier) != nullptr;
+  // Both are final and of this file alone: their types have one address each.
+  const std::type_info* const type = &typeid(carrier);
+  return type == &typeid(LegacyCarrier) || type == &typeid(LegacyDependentCarrier);
 }
 
 template <class Base>

@@ -34,9 +34,17 @@ Index offset_of(const Leaves& leaves, Index ordinal) {
   return offset;
 }
 
-StridedLoop loop_of(const Leaves& table, const Leaves& items) {
-  const std::array strides{table.strides, items.strides};
-  return coalesce_strides(table.extents, strides);
+StridedLoop loop_of(std::span<const Index> extents, std::span<const Index> table,
+                    std::span<const Index> items) {
+  const std::array strides{table, items};
+  return coalesce_strides(extents, strides);
+}
+
+SmallVector<Index, 8> joined(std::span<const Index> first, std::span<const Index> second) {
+  SmallVector<Index, 8> all;
+  for (const Index value : first) all.push_back(value);
+  for (const Index value : second) all.push_back(value);
+  return all;
 }
 
 /// Calls `body(index)` in ordinal order.
@@ -77,45 +85,39 @@ IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const 
   const auto axis = static_cast<std::size_t>(call.parameters.axis);
   const Layout& indices = *call.operands[1].layout;
   const std::size_t after = axis + indices.rank();
-  before_ = loop_of(leaves_of_modes(table, 0, axis), leaves_of_modes(items, 0, axis));
-  after_ =
-      loop_of(leaves_of_modes(table, axis + 1, table.rank()), leaves_of_modes(items, after, items.rank()));
-  indices_ = loop_of({indices.extents(), indices.strides()}, leaves_of_modes(items, axis, after));
+  const Leaves table_before = leaves_of_modes(table, 0, axis);
+  const Leaves table_after = leaves_of_modes(table, axis + 1, table.rank());
+  const Leaves items_before = leaves_of_modes(items, 0, axis);
+  const Leaves items_after = leaves_of_modes(items, after, items.rank());
+  others_ = loop_of(joined(table_before.extents, table_after.extents),
+                    joined(table_before.strides, table_after.strides),
+                    joined(items_before.strides, items_after.strides));
+  const Leaves indexed = leaves_of_modes(items, axis, after);
+  indices_ = loop_of(indices.extents(), indices.strides(), indexed.strides);
   axis_ = leaves_of_modes(table, axis, axis + 1);
   extent_ = axis_.size();
   step_ = constant_step(axis_);
 }
 
-void IndexingLoops::read(Index first, Index last, Place* places) const {
-  constexpr Index most = 256;
-  std::array<std::int32_t, most> read;  // once: another thread may be writing
-  for_each_run(indices_, first, last, [&](std::span<const Index> offsets, Index count) {
-    const Index step = indices_.step(0);
-    const Index item_step = indices_.step(1);
-    for (Index start = 0; start < count; start += most) {
-      const Index length = std::min(most, count - start);
-      const std::int32_t* const data = data_ + offsets[0] + start * step;
-      bool has_outside = false;
-      for (Index i = 0; i < length; ++i) {
-        const std::int32_t index = data[i * step];
-        read[static_cast<std::size_t>(i)] = index;
-        has_outside |= is_outside(index, extent_);
-      }
-      if (has_outside)
-        for (const std::int32_t index : std::span(read).first(static_cast<std::size_t>(length)))
-          if (is_outside(index, extent_)) raise_index(operation_, index, extent_);
-      const Index item = offsets[1] + start * item_step;
-      if (step_) {
-        const Index table_step = *step_;
-        for (Index i = 0; i < length; ++i)
-          places[i] = {read[static_cast<std::size_t>(i)] * table_step, item + i * item_step};
-      } else {
-        for (Index i = 0; i < length; ++i)
-          places[i] = {offset_of(axis_, read[static_cast<std::size_t>(i)]), item + i * item_step};
-      }
-      places += length;
-    }
-  });
+void IndexingLoops::read(Index slot, Block& block) const {
+  std::array<std::int32_t, block_size> indices;  // read once: another thread may be writing
+  const Index step = indices_.step(0);
+  const std::int32_t* const data = data_ + slot;
+  bool has_outside = false;
+  for (Index i = 0; i < block.count; ++i) {
+    const std::int32_t index = data[i * step];
+    indices[static_cast<std::size_t>(i)] = index;
+    has_outside |= is_outside(index, extent_);
+  }
+  const auto read = std::span(indices).first(static_cast<std::size_t>(block.count));
+  if (has_outside)
+    for (const std::int32_t index : read)
+      if (is_outside(index, extent_)) raise_index(operation_, index, extent_);
+  Index* table = block.table.data();
+  if (step_)
+    for (const std::int32_t index : read) *table++ = index * *step_;
+  else
+    for (const std::int32_t index : read) *table++ = offset_of(axis_, index);
 }
 
 }  // namespace orlop::inline v0

@@ -1,6 +1,7 @@
 // gather and scatter as loops: which element of the table each item is read from or written to.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -22,27 +23,44 @@ class IndexingLoops {
  public:
   IndexingLoops(const KernelCall& call, const Layout& table, const Layout& items);
 
-  /// The coordinates before and after the axis; operands: the table, the items.
-  [[nodiscard]] const StridedLoop& before() const noexcept { return before_; }
-  [[nodiscard]] const StridedLoop& after() const noexcept { return after_; }
+  /// The coordinates before and after the axis, first before fastest; operands: the table, the items.
+  [[nodiscard]] const StridedLoop& others() const noexcept { return others_; }
   /// How many indices there are.
   [[nodiscard]] Index size() const noexcept { return indices_.size; }
-  /// Whether the items of neighbouring indices lie side by side.
-  [[nodiscard]] bool is_contiguous() const noexcept { return indices_.is_contiguous(1); }
 
-  /// Where index number i of `first` … `last - 1` lies.
-  struct Place {
-    Index table;
+  /// So many indices are read at once at most.
+  static constexpr Index block_size = 1024;
+  /// Some neighbouring indices: the offset of each one's element in the table; that of the first one's item,
+  /// and how far the next ones are.
+  struct Block {
+    std::array<Index, block_size> table;
+    Index count;
     Index item;
+    Index item_step;
   };
-  /// Writes their places in ordinal order. An index outside the axis is an IndexError even after
-  /// `check_indices`: another thread may have written meanwhile.
-  void read(Index first, Index last, Place* places) const;
+  /// Calls `body(block)` for the indices `first` … `last` - 1 in ordinal order. An index outside the axis is
+  /// an IndexError even after `check_indices`: another thread may have written meanwhile.
+  template <class Body>
+  void for_each_block(Index first, Index last, Body body) const {
+    Block block;
+    for_each_run(indices_, first, last, [&](std::span<const Index> offsets, Index count) {
+      block.item_step = indices_.step(1);
+      for (Index start = 0; start < count; start += block_size) {
+        block.count = std::min(block_size, count - start);
+        block.item = offsets[1] + start * block.item_step;
+        read(offsets[0] + start * indices_.step(0), block);
+        body(block);
+      }
+    });
+  }
 
  private:
+  /// The indices from this slot on.
+  void read(Index slot, Block& block) const;
+
   std::string_view operation_;
   const std::int32_t* data_;
-  StridedLoop before_, after_;
+  StridedLoop others_;
   StridedLoop indices_;  // operands: the index tensor, the items
   Leaves axis_;          // of the table
   Index extent_;

@@ -15,45 +15,37 @@ namespace orlop::inline v0 {
 
 namespace {
 
-constexpr Index block_size = 1024;
-using Places = std::array<IndexingLoops::Place, block_size>;
-
-/// Calls `body(table, item)` for `count` pairs of slots, in these steps.
+/// Calls `body(table, item)` for the slots of some items at the other coordinates `first` … `last` - 1. Those
+/// that name one slot of the table come in ordinal order.
 template <class Body>
-void for_each_pair(Index table, Index table_step, Index item, Index item_step, Index count, Body body) {
-  if (table_step == 1 && item_step == 1)
-    for (Index i = 0; i < count; ++i) body(table + i, item + i);
-  else
-    for (Index i = 0; i < count; ++i) body(table + i * table_step, item + i * item_step);
-}
-
-/// Calls `body(table, item)` for the slots of the items of some indices at the coordinates `first` … `last` -
-/// 1 after the axis. Those that name one slot of the table come in ordinal order.
-template <class Body>
-void for_each_item(const IndexingLoops& loops, std::span<const IndexingLoops::Place> places, Index first,
-                   Index last, Body body) {
-  const StridedLoop& before = loops.before();
-  const StridedLoop& after = loops.after();
-  for_each_run(after, first, last, [&](std::span<const Index> offsets, Index count) {
-    const Index table = offsets[0];
-    const Index item = offsets[1];
-    if (before.size == 1 && count > static_cast<Index>(places.size())) {
-      for (const auto& place : places)
-        for_each_pair(table + place.table, after.step(0), item + place.item, after.step(1), count, body);
-      return;
-    }
-    for (Index i = 0; i < count; ++i) {
-      const Index table_start = table + i * after.step(0);
-      const Index item_start = item + i * after.step(1);
-      if (before.size == 1) {
-        for (const auto& place : places) body(table_start + place.table, item_start + place.item);
-        continue;
+void for_each_item(const IndexingLoops& loops, const IndexingLoops::Block& block, Index first, Index last,
+                   Body body) {
+  const StridedLoop& others = loops.others();
+  const Index table_step = others.step(0);
+  const Index item_step = others.step(1);
+  for_each_run(others, first, last, [&](std::span<const Index> offsets, Index count) {
+    const Index* const tables = block.table.data();
+    if (count >= 8 && table_step == 1 && item_step == 1) {
+      for (Index k = 0; k < block.count; ++k) {
+        const Index table = offsets[0] + tables[k];
+        const Index item = offsets[1] + block.item + k * block.item_step;
+        for (Index i = 0; i < count; ++i) body(table + i, item + i);
       }
-      for (const auto& place : places)
-        for_each_run(before, 0, before.size, [&](std::span<const Index> inner, Index run) {
-          for_each_pair(table_start + place.table + inner[0], before.step(0),
-                        item_start + place.item + inner[1], before.step(1), run, body);
-        });
+    } else if (count > block.count) {
+      for (Index k = 0; k < block.count; ++k) {
+        const Index table = offsets[0] + tables[k];
+        const Index item = offsets[1] + block.item + k * block.item_step;
+        for (Index i = 0; i < count; ++i) body(table + i * table_step, item + i * item_step);
+      }
+    } else {
+      for (Index i = 0; i < count; ++i) {
+        const Index table = offsets[0] + i * table_step;
+        const Index item = offsets[1] + i * item_step + block.item;
+        if (block.item_step == 1)
+          for (Index k = 0; k < block.count; ++k) body(table + tables[k], item + k);
+        else
+          for (Index k = 0; k < block.count; ++k) body(table + tables[k], item + k * block.item_step);
+      }
     }
   });
 }
@@ -62,54 +54,52 @@ void for_each_item(const IndexingLoops& loops, std::span<const IndexingLoops::Pl
 /// the table come in ordinal order unless `is_any_order`.
 template <class Body>
 void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
-  constexpr Index least_work = 4096;
-  const Index block_items = std::min(block_size, loops.size()) * loops.before().size;
-  const Index blocks = (loops.size() - 1) / block_size + 1;
-  // So many coordinates after the axis at once that reading the indices costs little.
-  const Index group = std::clamp<Index>(least_work / block_items, 1, loops.after().size);
-  const Index groups = (loops.after().size - 1) / group + 1;
-  const auto visit = [&](Index group_number, Index block, Places& places) {
-    const Index first = block * block_size;
-    const Index last = std::min(first + block_size, loops.size());
-    loops.read(first, last, places.data());
-    for_each_item(loops, std::span(places).first(static_cast<std::size_t>(last - first)),
-                  group_number * group, std::min((group_number + 1) * group, loops.after().size), body);
-  };
-  const Index shared = is_any_order ? 1 : blocks;  // blocks that one thread does in order
-  const Index units = groups * blocks / shared;
-  const Index grain = std::max<Index>(parallel_grain / (group * block_items * shared), 1);
-  parallel_for(units, grain, [&](Index first, Index last) {
-    Places places;
-    for (Index unit = first * shared; unit < last * shared; ++unit)
-      visit(unit / blocks, unit % blocks, places);
+  constexpr Index least_work = 1024;  // so that reading an index costs little
+  const StridedLoop& others = loops.others();
+  const bool is_contiguous = others.step(0) == 1 && others.step(1) == 1;
+  // A unit of work: some of the indices at some of the other coordinates.
+  const Index length = is_any_order ? std::min(IndexingLoops::block_size, loops.size()) : loops.size();
+  const Index width = std::min(std::max<Index>(least_work / length, is_contiguous ? 512 : 1), others.size);
+  const Index across = (loops.size() - 1) / length + 1;
+  const Index units = ((others.size - 1) / width + 1) * across;
+  parallel_for(units, std::max<Index>(parallel_grain / (length * width), 1), [&](Index first, Index last) {
+    for (; first < last; ++first) {
+      const Index coordinate = first / across * width;
+      const Index index = first % across * length;
+      loops.for_each_block(
+          index, std::min(index + length, loops.size()), [&](const IndexingLoops::Block& block) {
+            for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
+          });
+    }
   });
 }
 
 /// Rows of the table that lie together become columns: they are read whole and transposed.
 bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
   constexpr Index most = 64;
-  constexpr Index items = 64;
-  const StridedLoop& after = loops.after();
-  const Index width = after.size;
-  const bool fits = loops.before().size == 1 && after.rank() == 1 && after.step(0) == 1 && width >= 4 &&
-                    width <= most && loops.is_contiguous() && call.plan.output.slot_bytes() == sizeof(float);
+  constexpr Index height = 64;
+  constexpr Index bytes = sizeof(float);
+  const StridedLoop& others = loops.others();
+  const Index width = others.size;
+  const bool fits = others.rank() == 1 && others.step(0) == 1 && others.step(1) != 1 && width >= 4 &&
+                    width <= most && call.plan.output.slot_bytes() == bytes;
   if (!fits) return false;
   const auto* const table = reinterpret_cast<const float*>(call.operands[0].data);
-  constexpr Index bytes = sizeof(float);
-  const Index blocks = (loops.size() - 1) / items + 1;
-  parallel_for(blocks, std::max<Index>(parallel_grain / (items * width), 1), [&](Index first, Index last) {
-    std::array<IndexingLoops::Place, items> places;
-    alignas(64) std::array<float, items * most> rows;
-    for (; first < last; ++first) {
-      const Index start = first * items;
-      const Index count = std::min(items, loops.size() - start);
-      loops.read(start, start + count, places.data());
-      for (Index i = 0; i < count; ++i)
-        std::memcpy(rows.data() + i * width, table + places[static_cast<std::size_t>(i)].table,
-                    static_cast<std::size_t>(width * bytes));
-      copy_plane(reinterpret_cast<const std::byte*>(rows.data()), call.result + places[0].item * bytes,
-                 {count, width * bytes, bytes, width, bytes, after.step(1) * bytes}, bytes);
-    }
+  parallel_for(loops.size(), parallel_grain / width, [&](Index first, Index last) {
+    alignas(64) std::array<float, height * most> rows;
+    loops.for_each_block(first, last, [&](const IndexingLoops::Block& block) {
+      for (Index start = 0; start < block.count; start += height) {
+        const Index count = std::min(height, block.count - start);
+        for (Index i = 0; i < count; ++i)
+          std::memcpy(rows.data() + i * width, table + block.table[static_cast<std::size_t>(start + i)],
+                      static_cast<std::size_t>(width * bytes));
+        const Plane plane{count, width * bytes, block.item_step * bytes,
+                          width, bytes,         others.step(1) * bytes};
+        copy_plane(reinterpret_cast<const std::byte*>(rows.data()),
+                   call.result + (block.item + start * block.item_step) * bytes, plane, bytes,
+                   is_streamed(call.layout.size() * bytes));
+      }
+    });
   });
   return true;
 }

@@ -75,16 +75,20 @@ struct Part {
 template <class T, class Body>
 void for_each_block(const T* fibre, const StridedLoop& reduced, Part part, Body body) {
   std::array<T, block_terms> buffer;
-  SmallVector<Index, 2> at(reduced.operands);
-  for_each_run(reduced, part.first, part.last, [&](std::span<const Index> offsets, Index count) {
+  std::array<Index, 2> at{};
+  const auto run = [&](const auto& offsets, Index count) {
     for (Index first = 0; first < count; first += block_terms) {
       const Index terms = std::min(block_terms, count - first);
-      for (std::size_t operand = 0; operand < at.size(); ++operand)
+      for (std::size_t operand = 0; operand < reduced.operands; ++operand)
         at[operand] = offsets[operand] + first * reduced.step(operand);
-      body(consecutive(fibre + at[0], reduced.step(0), terms, buffer.data()), terms,
-           std::span<const Index>(at));
+      body(consecutive(fibre + at[0], reduced.step(0), terms, buffer.data()), terms, at);
     }
-  });
+  };
+  if (reduced.rank() > 1) return for_each_run(reduced, part.first, part.last, run);
+  std::array<Index, 2> start{};
+  for (std::size_t operand = 0; operand < reduced.operands; ++operand)
+    start[operand] = part.first * reduced.step(operand);
+  run(start, part.last - part.first);
 }
 
 /// Calls `body(rows, count, ordinal)` for the reduced coordinates of `width` neighbouring fibres, up to
@@ -205,9 +209,8 @@ class Sum {
   [[nodiscard]] Accumulator fibre(const T* first, Part part) const {
     SumTree<OneSum<Accumulator>> tree;
     OneSum<Accumulator> total;
-    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
-      tree.add({loops_.sum(terms, count)});
-    });
+    for_each_block(first, reduced_, part,
+                   [&](const T* terms, Index count, const auto&) { tree.add({loops_.sum(terms, count)}); });
     tree.add_to(total);
     return total.value;
   }
@@ -278,7 +281,7 @@ class Extremum {
   [[nodiscard]] Partial fibre(const T* first, Part part) const {
     Partial best{};
     bool is_first = true;
-    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
       const Partial block = loops_.extremum(terms, count);
       if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
       best.has_nan = best.has_nan || block.has_nan;
@@ -319,7 +322,7 @@ class Extremum {
   /// The extremum of a part whose extremum equals zero.
   [[nodiscard]] T zero_of(const T* first, Part part) const {
     bool is_met = false;
-    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index>) {
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
       is_met = is_met || fibre_kernels().contains_bits(terms, count, preferred_zero);
     });
     return is_met ? preferred_zero : -preferred_zero;
@@ -354,7 +357,7 @@ class Position {
   [[nodiscard]] Partial fibre(const T* first, Part part) const {
     Partial best{};
     bool is_first = true;
-    for_each_block(first, reduced_, part, [&](const T* terms, Index count, std::span<const Index> offsets) {
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto& offsets) {
       const TermExtremum<T> block = loops_.extremum(terms, count);
       best.has_nan = best.has_nan || block.has_nan;
       const bool is_improved = is_first || is_better<IsMinimum>(block.value, best.value);

@@ -1,6 +1,5 @@
 // Reference gather, scatter and scatter_add: item by item in ordinal order.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -13,31 +12,17 @@ namespace orlop::inline v0 {
 
 namespace {
 
-constexpr Index block_size = 1024;
-
 /// Calls `body(table, item)` with the slots of every item in ordinal order.
 template <class Body>
 void for_each_item(const IndexingLoops& loops, Body body) {
-  const StridedLoop& before = loops.before();
-  const StridedLoop& after = loops.after();
-  std::array<IndexingLoops::Place, block_size> places;
-  const auto item = [&](Index table, Index item) {
-    for_each_run(before, 0, before.size, [&](std::span<const Index> offsets, Index count) {
-      for (Index i = 0; i < count; ++i)
-        body(table + offsets[0] + i * before.step(0), item + offsets[1] + i * before.step(1));
-    });
-  };
-  for_each_run(after, 0, after.size, [&](std::span<const Index> offsets, Index count) {
-    for (Index i = 0; i < count; ++i) {
-      for (Index first = 0; first < loops.size(); first += block_size) {
-        const Index last = std::min(first + block_size, loops.size());
-        loops.read(first, last, places.data());
-        for (Index k = 0; k < last - first; ++k) {
-          const IndexingLoops::Place& place = places[static_cast<std::size_t>(k)];
-          item(offsets[0] + i * after.step(0) + place.table, offsets[1] + i * after.step(1) + place.item);
-        }
-      }
-    }
+  const StridedLoop& others = loops.others();
+  for_each_run(others, 0, others.size, [&](std::span<const Index> offsets, Index count) {
+    for (Index i = 0; i < count; ++i)
+      loops.for_each_block(0, loops.size(), [&](const IndexingLoops::Block& block) {
+        for (Index k = 0; k < block.count; ++k)
+          body(offsets[0] + i * others.step(0) + block.table[static_cast<std::size_t>(k)],
+               offsets[1] + i * others.step(1) + block.item + k * block.item_step);
+      });
   });
 }
 
