@@ -141,7 +141,7 @@ Ref<BlockDevice> open_block_device(nb::handle path, nb::handle capacity, nb::han
   if (script == nullptr) script = std::make_shared<IoScript>(IoScriptOptions{});
   script->present_as_device({to_geometry(capacity, "capacity"), to_geometry(logical, "logical"),
                              to_geometry(physical, "physical")});
-  return BlockDevice::open(to_device_path(path), std::move(script));
+  return BlockDevice::open(to_device_path(path), script);
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ void bind_movement(nb::module_& module) {
   module.def(
       "move_async",
       [](nb::handle tensor, nb::handle destination) {
-        return move_async(to_tensor(tensor, "move", "tensor"), to_destination(destination)).task();
+        return move_async(to_tensor(tensor, "move", "tensor"), to_destination(destination)).move_task();
       },
       nb::sig("def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove"), "tensor"_a.none(),
       "destination"_a.none(),

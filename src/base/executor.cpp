@@ -2,10 +2,10 @@
 #include "orlop/base/executor.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -179,8 +179,8 @@ void Executor::enter_child() noexcept {
   place() = make_shared_state();
   shared().executors.swap(parents.executors);
   for (Executor* executor : shared().executors) {
-    std::make_unique<std::deque<Ref<Task>>>(std::move(executor->queue_))
-        .release();  // counts stay as they are
+    static_cast<void>(std::make_unique<std::deque<Ref<Task>>>(std::move(executor->queue_))
+                          .release());  // counts stay as they are
     executor->queue_ = {};
     executor->threads_ = executor->idle_ = 0;
   }

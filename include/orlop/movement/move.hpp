@@ -126,9 +126,7 @@ class ORLOP_API MoveTask : public ResultTask<Tensor> {
 class ORLOP_API AwaitMove : public AwaitResult<Tensor> {
  public:
   explicit AwaitMove(Ref<MoveTask> task) noexcept : AwaitResult(std::move(task)) {}
-  [[nodiscard]] Ref<MoveTask> task() const noexcept {
-    return static_cast<MoveTask*>(AwaitResult::task().get());
-  }
+  [[nodiscard]] Ref<MoveTask> move_task() const noexcept { return static_cast<MoveTask*>(task().get()); }
 };
 
 /// Moves `tensor` to `destination` and releases its carrier: the result has the same layout at offset 0.

@@ -73,7 +73,7 @@ detail::DeviceGeometry read_geometry(detail::IoCalls& calls, int descriptor, con
 
 Ref<BlockDevice> BlockDevice::open(std::string path) { return open(std::move(path), detail::io_calls()); }
 
-Ref<BlockDevice> BlockDevice::open(std::string path, std::shared_ptr<detail::IoCalls> calls) {
+Ref<BlockDevice> BlockDevice::open(std::string path, const std::shared_ptr<detail::IoCalls>& calls) {
   if (path.find('\0') != std::string::npos)
     raise<ValueError>(kWhat, "the path has an embedded NUL; a path ends before it");
   const BlockingScope blocking;

@@ -81,14 +81,14 @@ Evictable::Evictable(const Ref<Carrier>& primary, const Ref<Carrier>& secondary)
   }
 }
 
-Ref<Evictable> Evictable::make_unsized(Ref<Carrier> primary, Ref<Carrier> secondary) {
+Ref<Evictable> Evictable::make_unsized(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
   check_tiers(primary, secondary, 0);
-  return make_ref<Evictable>(std::move(primary), std::move(secondary));
+  return make_ref<Evictable>(primary, secondary);
 }
 
-Ref<Evictable> Evictable::make(Ref<Carrier> primary, Ref<Carrier> secondary) {
+Ref<Evictable> Evictable::make(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
   check_tiers(primary, secondary, 1);
-  return make_ref<Evictable>(std::move(primary), std::move(secondary));
+  return make_ref<Evictable>(primary, secondary);
 }
 
 Evictable::~Evictable() {

@@ -36,7 +36,7 @@ class ORLOP_API BlockDevice final : public Object {
   /// OSError where it cannot be opened.
   [[nodiscard]] static Ref<BlockDevice> open(std::string path);
   /// The same through these system calls.
-  [[nodiscard]] static Ref<BlockDevice> open(std::string path, std::shared_ptr<detail::IoCalls> calls);
+  [[nodiscard]] static Ref<BlockDevice> open(std::string path, const std::shared_ptr<detail::IoCalls>& calls);
   ~BlockDevice() override;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

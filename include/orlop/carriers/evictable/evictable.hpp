@@ -17,7 +17,7 @@ class ORLOP_API Evictable final : public DependentCarrier {
  public:
   /// Takes ownership of two live, unowned tiers of one dtype; the secondary must be mutable, the primary hold
   /// at least one slot. The checks and their order are those of S301.
-  [[nodiscard]] static Ref<Evictable> make(Ref<Carrier> primary, Ref<Carrier> secondary);
+  [[nodiscard]] static Ref<Evictable> make(const Ref<Carrier>& primary, const Ref<Carrier>& secondary);
   ~Evictable() override;
 
   [[nodiscard]] const Ref<Carrier>& primary() const noexcept { return primary_.carrier; }
@@ -69,7 +69,8 @@ class ORLOP_API Evictable final : public DependentCarrier {
   Evictable(const Ref<Carrier>& primary, const Ref<Carrier>& secondary);
   template <class T, class... Args>
   friend Ref<T> make_ref(Args&&... args);
-  [[nodiscard]] static Ref<Evictable> make_unsized(Ref<Carrier> primary, Ref<Carrier> secondary);
+  [[nodiscard]] static Ref<Evictable> make_unsized(const Ref<Carrier>& primary,
+                                                   const Ref<Carrier>& secondary);
   class Exclusive;
   void transfer(Tier& from, Tier& to, bool evicts);
   [[nodiscard]] Tier provide(const Tier& tier) const;
