@@ -3,9 +3,11 @@
 
 #include <nanobind/trampoline.h>
 
+#include <bit>
 #include <cstring>
 #include <typeinfo>
 #include <unordered_map>
+#include <utility>
 
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/normalize.hpp"
@@ -88,12 +90,14 @@ NativeBuffer::~NativeBuffer() {
   if (is_held_) PyBuffer_Release(&view_);
 }
 
-StorageType NativeBuffer::storage_type() const {
-  if (!is_held_) return StorageType::other;
-  const std::string_view format = view_.format == nullptr ? "B" : view_.format;
-  if (format == "f") return StorageType::float32;
-  if ((format == "i" || format == "l") && view_.itemsize == 4) return StorageType::int32;
-  return format == "?" ? StorageType::bool8 : StorageType::other;
+StorageType storage_type_of(const Py_buffer& view) {
+  std::string_view format = view.format == nullptr ? "B" : view.format;
+  constexpr char native = std::endian::native == std::endian::little ? '<' : '>';
+  if (format.size() == 2 && (format[0] == '@' || format[0] == '=' || format[0] == native))
+    format.remove_prefix(1);
+  if (format == "f" && view.itemsize == 4) return StorageType::float32;
+  if ((format == "i" || format == "l") && view.itemsize == 4) return StorageType::int32;
+  return format == "?" && view.itemsize == 1 ? StorageType::bool8 : StorageType::other;
 }
 
 bool NativeBuffer::holds(const DType& dtype) const {
@@ -264,6 +268,31 @@ nb::dict factory_keywords(bool is_mutable, DTypeRef dtype, const Carrier& receiv
   return keywords;
 }
 
+/// What a `dlpack_info` hook returned: anything that makes a dict (S701).
+DLPackInfo to_dlpack_info(const nb::object& info, std::string_view name) {
+  const nb::object entries = nb::steal(PyObject_CallOneArg(nb::handle(&PyDict_Type).ptr(), info.ptr()));
+  if (!entries.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw_python_error();
+    PyErr_Clear();
+    raise<TypeError>(name, "dlpack_info() must return a dict: got ", python_type_name(info));
+  }
+  const auto entry = [&](const char* key) {
+    PyObject* const found = PyDict_GetItemString(entries.ptr(), key);
+    if (found == nullptr)
+      raise<KeyError>(name, "dlpack_info() has no '", key, "'; it gives pointer, device_type and device_id");
+    return to_index<ValueError>(found, name, text("dlpack_info()['", key, "']"));
+  };
+  const auto small = [&](const char* key) {
+    const Index number = entry(key);
+    if (!std::in_range<std::int32_t>(number))
+      raise<ValueError>(name, "dlpack_info()['", key, "'] leaves 32 bits: ", number);
+    return static_cast<std::int32_t>(number);
+  };
+  const Index pointer = entry("pointer");
+  if (pointer < 0) raise<ValueError>(name, "dlpack_info()['pointer'] must not be negative: ", pointer);
+  return {reinterpret_cast<void*>(pointer), small("device_type"), small("device_id")};
+}
+
 /// Every hook calls the Python method of its name, with the interpreter's lock.
 template <class Base>
 class PythonCarrier final : public Base {
@@ -307,9 +336,7 @@ class PythonCarrier final : public Base {
   [[nodiscard]] DLPackInfo dlpack_info() const override {
     const nb::gil_scoped_acquire lock;
     if (!overrides(self(), "dlpack_info")) return Base::dlpack_info();
-    const nb::object info = self().attr("dlpack_info")();
-    return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(info["pointer"])),
-            nb::cast<std::int32_t>(info["device_type"]), nb::cast<std::int32_t>(info["device_id"])};
+    return to_dlpack_info(self().attr("dlpack_info")(), name());
   }
   [[nodiscard]] bool is_growable() const noexcept override {
     const nb::gil_scoped_acquire lock;

@@ -17,6 +17,9 @@ CarrierClass carrier_class_of_type(nb::handle type);
 /// The Python class of an identity.
 nb::object python_class(CarrierClass carrier_class);
 
+/// The slots of a buffer: Float32, Int32 or Bool in native byte order, or other.
+StorageType storage_type_of(const Py_buffer& view);
+
 /// A held buffer of an exporter, with format and strides; of no use where the exporter refused.
 class NativeBuffer {
  public:
@@ -24,8 +27,10 @@ class NativeBuffer {
   NativeBuffer(const NativeBuffer&) = delete;
   NativeBuffer& operator=(const NativeBuffer&) = delete;
   ~NativeBuffer();
-  /// Float32, Int32 or Bool slots in native byte order; other for anything else.
-  [[nodiscard]] StorageType storage_type() const;
+  /// The kind of slots; other where no buffer is held.
+  [[nodiscard]] StorageType storage_type() const {
+    return is_held_ ? storage_type_of(view_) : StorageType::other;
+  }
   /// One contiguous dimension of exactly the slots of `dtype`.
   [[nodiscard]] bool holds(const DType& dtype) const;
   [[nodiscard]] const Py_buffer& view() const { return view_; }

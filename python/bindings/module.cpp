@@ -1,25 +1,13 @@
 // The extension module orlop._core: one private module, filled layer by layer.
 #include "support.hpp"
 
-namespace {
-
-/// Almost every count changes on a thread that holds the interpreter: asking is several times cheaper than
-/// taking it.
-template <class Action>
-void with_interpreter(Action action) noexcept {
-  if (PyGILState_Check() == 1) return action();
-  const nb::gil_scoped_acquire lock;
-  action();
-}
-
-}  // namespace
-
 NB_MODULE(_core, module) {
   using namespace orlop::bindings;
   orlop::detail::install_python_counting(
       {[](PyObject* object) noexcept { with_interpreter([object] { Py_INCREF(object); }); },
        [](PyObject* object) noexcept { with_interpreter([object] { Py_DECREF(object); }); }});
   install_error_translation();
+  install_interpreter_end();
   install_interpreter_release();
   install_logging();
   bind_parallel(module);
@@ -32,6 +20,7 @@ NB_MODULE(_core, module) {
   bind_operation(module);
   bind_profiler(module);
   bind_tensor(module);
+  bind_interchange(module);
   bind_functional(module);
   bind_views(module);
   bind_einops(module);

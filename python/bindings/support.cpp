@@ -240,28 +240,51 @@ void set_os_error(const OSError& error) {
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }
 
+/// Sets the Python exception of one of Orlop's errors; any other goes on.
+void translate_error(const std::exception_ptr& pointer) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const OSError& error) {
+    set_os_error(error);
+  } catch (const Error& error) {
+    // Derived types first.
+    if (translate<IndexError>(error, PyExc_IndexError) || translate<KeyError>(error, PyExc_KeyError) ||
+        translate<LookupError>(error, PyExc_LookupError) ||
+        translate<NotImplementedError>(error, PyExc_NotImplementedError) ||
+        translate<TypeError>(error, PyExc_TypeError) || translate<ValueError>(error, PyExc_ValueError) ||
+        translate<OverflowError>(error, PyExc_OverflowError) ||
+        translate<MemoryError>(error, PyExc_MemoryError) ||
+        translate<BufferError>(error, PyExc_BufferError) ||
+        translate<AttributeError>(error, PyExc_AttributeError))
+      return;
+    PyErr_SetObject(PyExc_RuntimeError, to_str(error.what()).ptr());
+  }
+}
+
 }  // namespace
 
 void install_error_translation() {
-  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-    try {
-      std::rethrow_exception(pointer);
-    } catch (const OSError& error) {
-      set_os_error(error);
-    } catch (const Error& error) {
-      // Derived types first.
-      if (translate<IndexError>(error, PyExc_IndexError) || translate<KeyError>(error, PyExc_KeyError) ||
-          translate<LookupError>(error, PyExc_LookupError) ||
-          translate<NotImplementedError>(error, PyExc_NotImplementedError) ||
-          translate<TypeError>(error, PyExc_TypeError) || translate<ValueError>(error, PyExc_ValueError) ||
-          translate<OverflowError>(error, PyExc_OverflowError) ||
-          translate<MemoryError>(error, PyExc_MemoryError) ||
-          translate<BufferError>(error, PyExc_BufferError) ||
-          translate<AttributeError>(error, PyExc_AttributeError))
-        return;
-      PyErr_SetObject(PyExc_RuntimeError, to_str(error.what()).ptr());
-    }
-  });
+  nb::register_exception_translator(
+      [](const std::exception_ptr& pointer, void*) { translate_error(pointer); });
+}
+
+void set_python_error() noexcept {
+  try {
+    translate_error(std::current_exception());
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
+std::atomic<bool> is_interpreter_gone{false};
+
+void install_interpreter_end() {
+  if (Py_AtExit([] { is_interpreter_gone = true; }) != 0)
+    raise<RuntimeError>("orlop", "the interpreter has no room for another exit function");
 }
 
 void install_interpreter_release() {

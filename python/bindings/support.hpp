@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <optional>
 #include <string_view>
 
@@ -85,6 +86,21 @@ T* try_native(nb::handle value) {
 
 /// Throws the Python exception that is set.
 [[noreturn]] void throw_python_error();
+/// Sets the Python exception of the C++ exception being handled: for callbacks that Python calls directly.
+void set_python_error() noexcept;
+
+/// True after the interpreter's end, when nothing of it may be touched.
+extern std::atomic<bool> is_interpreter_gone;
+
+/// Runs `action` with the interpreter's lock; not at all once the interpreter is gone. Almost every call
+/// comes from a thread that holds it: asking is several times cheaper than taking it.
+template <class Action>
+void with_interpreter(Action action) noexcept {
+  if (is_interpreter_gone.load(std::memory_order_relaxed)) return;
+  if (PyGILState_Check() == 1) return action();
+  const nb::gil_scoped_acquire lock;
+  action();
+}
 
 namespace detail {
 /// The value through `__index__`, or nothing beyond 64 bits.
@@ -100,6 +116,8 @@ Index to_index(nb::handle value, std::string_view what, std::string_view name, b
 
 /// Installs the translation of Orlop's errors into Python's exceptions.
 void install_error_translation();
+/// Notices the interpreter's end.
+void install_interpreter_end();
 /// Lets the interpreter go in every BlockingScope.
 void install_interpreter_release();
 /// Shows the library's log in Python's logging.
@@ -116,6 +134,7 @@ void bind_capabilities(nb::module_& module);
 void bind_operation(nb::module_& module);
 void bind_profiler(nb::module_& module);
 void bind_tensor(nb::module_& module);
+void bind_interchange(nb::module_& module);
 void bind_functional(nb::module_& module);
 void bind_views(nb::module_& module);
 void bind_einops(nb::module_& module);

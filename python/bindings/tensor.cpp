@@ -282,7 +282,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
 
 void bind_tensor(nb::module_& module) {
   nb::class_<TensorObject> tensor(
-      module, "Tensor", counted<TensorObject>(), nb::type_slots(collector_slots), nb::is_weak_referenceable(),
+      module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
       "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
   tensor.def("__init__", &construct, "carrier"_a, "offset"_a, "layout"_a)
       .def_prop_ro(
@@ -383,6 +383,7 @@ void bind_tensor(nb::module_& module) {
       raise<TypeError>("Tensor",
                        "a Tensor is not copied or pickled implicitly; use friendly.to_list or DLPack");
     });
+  bind_tensor_exchange(tensor);
   bind_autograd(module, tensor);
   bind_representation(module, tensor);
 }

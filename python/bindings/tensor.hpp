@@ -44,4 +44,9 @@ struct PythonValue {
 Argument to_argument(nb::handle value);
 nb::object from_argument(const Argument& argument);
 
+/// The collector's slots and those of the buffer protocol.
+PyType_Slot* tensor_slots();
+/// DLPack and `__array__`.
+void bind_tensor_exchange(nb::class_<TensorObject>& tensor);
+
 }  // namespace orlop::bindings

@@ -3,6 +3,8 @@
 # Every public name and its home, loaded on first use (PEP 562), so that importing the package stays cheap.
 _HOMES = {
     "orlop._core": [
+        "from_buffer",
+        "from_dlpack",
         "move",
         "set_thread_count",
         "thread_count",

@@ -57,6 +57,8 @@ from orlop._core import erf as erf
 from orlop._core import exp as exp
 from orlop._core import exp2 as exp2
 from orlop._core import floor as floor
+from orlop._core import from_buffer as from_buffer
+from orlop._core import from_dlpack as from_dlpack
 from orlop._core import gather as gather
 from orlop._core import ge as ge
 from orlop._core import gelu as gelu

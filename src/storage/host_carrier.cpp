@@ -35,14 +35,15 @@ HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable
 }
 
 HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable,
-                         const DType& dtype)
+                         const DType& dtype, std::shared_ptr<void> owner)
     : Carrier(carrier_class),
       dtype_(&dtype),
       data_(external),
       size_(size),
       is_mutable_(is_mutable),
       is_aligned_(
-          reinterpret_cast<std::uintptr_t>(external) % static_cast<std::uintptr_t>(dtype.slot_bytes()) == 0) {
+          reinterpret_cast<std::uintptr_t>(external) % static_cast<std::uintptr_t>(dtype.slot_bytes()) == 0),
+      owned_(std::move(owner), external) {
   static_cast<void>(bytes_for(carrier_class, dtype, size));
 }
 
@@ -50,7 +51,7 @@ HostCarrier::~HostCarrier() = default;
 
 std::shared_ptr<const void> HostCarrier::host_memory() const noexcept {
   if (data_ == small_.data()) return {std::shared_ptr<void>(), data_};  // stays as long as the carrier
-  return owned_;
+  return owned_.use_count() == 0 ? nullptr : owned_;
 }
 
 Scalar HostCarrier::get_value(Index index) const {
@@ -88,7 +89,7 @@ void HostCarrier::on_release() {
   size_ = 0;
   data_ = small_.data();
   is_aligned_ = true;
-  owned_.reset();
+  owned_.reset();  // last: the owner may run its own code
 }
 
 }  // namespace orlop::inline v0

@@ -4,9 +4,11 @@ import ctypes
 import math
 
 import numpy as np
+from list_carrier import ListCarrier
 
 import orlop
 from orlop import CPU, DType, Layout, Shape, Stride, Tensor
+from orlop.core._representation import Subtensor, TensorRepresentation
 
 DTYPES = {np.dtype(np.float32): DType.Float32, np.dtype(np.int32): DType.Int32, np.dtype(np.bool_): DType.Bool}
 
@@ -131,3 +133,13 @@ def expect_slopes(compute, model, operands):
         slope = (model(*above) - model(*below)) / (2 * step)
         assert gradient.layout == leaves[position].layout
         np.testing.assert_allclose(array(gradient), cotangent * slope, rtol=1e-5, atol=1e-6)
+
+
+def compound():
+    """A block-scaled Tensor of 32 elements: more than one subtensor."""
+    element, scale = (
+        Subtensor(dtype, ListCarrier([0] * size, dtype=dtype), 0, canonical((size,)))
+        for dtype, size in ((DType.E2M1, 32), (DType.E8M0, 1))
+    )
+    shared = Layout(Shape(32), Stride(0))
+    return Tensor._from_representation(TensorRepresentation(DType.MXFP4, (element, scale), (shared,)))

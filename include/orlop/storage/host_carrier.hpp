@@ -1,7 +1,8 @@
 // HostCarrier: typed slots in host memory, the part that CPU and Generic share.
 //
-// Who owns the bytes: the carrier, or the caller of `wrap`, who keeps them valid while the carrier lives.
-// Atomic: a slot write, as far as the processor writes 4 aligned bytes at once. Durable: nothing.
+// Who owns the bytes: the carrier together with its exports (the last of them frees), or the caller of
+// `wrap`, who keeps them valid while the carrier lives, or hands over an owner that is let go with the last
+// of them. Atomic: a slot write, as far as the processor writes 4 aligned bytes at once. Durable: nothing.
 #pragma once
 
 #include <array>
@@ -28,9 +29,9 @@ class ORLOP_API HostCarrier : public Carrier {
  protected:
   /// Owns `size` slots, zero unless `empty`. MemoryError with the numbers where there is no room.
   HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable, const DType& dtype, bool empty);
-  /// Uses the caller's slots as they are.
+  /// Uses the caller's slots as they are and holds `owner` until release.
   HostCarrier(CarrierClass carrier_class, Index size, std::byte* external, bool is_mutable,
-              const DType& dtype);
+              const DType& dtype, std::shared_ptr<void> owner);
 
   /// Normalizes and writes slot after slot from the first; the version stays.
   void fill(std::span<const Scalar> values);

@@ -35,11 +35,12 @@ Ref<CPU> CPU::make(Index size, const CPUOptions& options) {
   return make_ref<CPU>(cpu_class, size, options.is_mutable, dtype, options.empty);
 }
 
-Ref<CPU> CPU::wrap(Index size, Index address, const CPUOptions& options) {
+Ref<CPU> CPU::wrap(Index size, Index address, const CPUOptions& options, std::shared_ptr<void> owner) {
   require_size(size);
   if (address <= 0) raise<ValueError>("CPU", "pointer must be a positive address: got ", address);
   const DType& dtype = validate_storage_dtype(*options.dtype, "CPU", accepted_dtypes());
-  return make_ref<CPU>(cpu_class, size, reinterpret_cast<std::byte*>(address), options.is_mutable, dtype);
+  return make_ref<CPU>(cpu_class, size, reinterpret_cast<std::byte*>(address), options.is_mutable, dtype,
+                       std::move(owner));
 }
 
 Index CPU::pointer() const {

@@ -17,8 +17,10 @@ class ORLOP_API CPU final : public HostCarrier {
  public:
   /// `size` owned slots; ValueError for a negative size or a dtype that CPU does not store.
   [[nodiscard]] static Ref<CPU> make(Index size, const CPUOptions& options = {});
-  /// The caller's memory at `address` (positive, else ValueError), neither initialized nor owned.
-  [[nodiscard]] static Ref<CPU> wrap(Index size, Index address, const CPUOptions& options = {});
+  /// The caller's memory at `address` (positive, else ValueError), neither initialized nor owned. `owner`, if
+  /// any, is let go once the carrier is released or destroyed and the last export gone.
+  [[nodiscard]] static Ref<CPU> wrap(Index size, Index address, const CPUOptions& options = {},
+                                     std::shared_ptr<void> owner = {});
 
   /// The positive address of slot 0. RuntimeError once released.
   [[nodiscard]] Index pointer() const;
