@@ -21,6 +21,7 @@ NB_MODULE(_core, module) {
   bind_profiler(module);
   bind_tensor(module);
   bind_interchange(module);
+  bind_array_files(module);
   bind_functional(module);
   bind_views(module);
   bind_einops(module);

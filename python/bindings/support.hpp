@@ -135,6 +135,7 @@ void bind_operation(nb::module_& module);
 void bind_profiler(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_interchange(nb::module_& module);
+void bind_array_files(nb::module_& module);
 void bind_functional(nb::module_& module);
 void bind_views(nb::module_& module);
 void bind_einops(nb::module_& module);

@@ -4,6 +4,7 @@ from orlop import core as core
 from orlop import einops as einops
 from orlop import friendly as friendly
 from orlop import functional as functional
+from orlop import io as io
 from orlop import layout as layout
 from orlop import nn as nn
 from orlop import operation as operation

@@ -110,6 +110,18 @@ Index IoCalls::pwrite(int descriptor, const void* data, std::size_t bytes, Index
   return or_errno<Index>(::pwrite(descriptor, data, std::min(bytes, kTransferLimit), offset));
 }
 
+Index IoCalls::copy_range(int from, Index from_offset, int to, Index to_offset, std::size_t bytes) {
+#if defined(__linux__)
+  if (exceeds_file_limit(to_offset + static_cast<Index>(bytes))) return -EFBIG;
+  off_t source = from_offset;
+  off_t destination = to_offset;
+  return or_errno<Index>(
+      ::copy_file_range(from, &source, to, &destination, std::min(bytes, kTransferLimit), 0));
+#else
+  return -ENOSYS;
+#endif
+}
+
 int IoCalls::reserve(int descriptor, Index offset, Index bytes) {
   if (exceeds_file_limit(offset + bytes)) return -EFBIG;
 #if defined(__linux__)

@@ -124,6 +124,11 @@ Index IoScript::pwrite(int descriptor, const void* data, std::size_t bytes, Inde
                 [&](std::size_t size) { return IoCalls::pwrite(descriptor, data, size, offset); });
 }
 
+Index IoScript::copy_range(int from, Index from_offset, int to, Index to_offset, std::size_t bytes) {
+  if (const int failure = count()) return failure;
+  return IoCalls::copy_range(from, from_offset, to, to_offset, bytes);
+}
+
 int IoScript::reserve(int descriptor, Index offset, Index bytes) {
   return static_cast<int>(
       follow(reserve_, nullptr, static_cast<std::size_t>(bytes), [&](std::size_t size) -> Index {

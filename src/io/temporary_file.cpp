@@ -138,6 +138,17 @@ void TemporaryFile::write(std::span<const std::byte> data, Index offset, WritePr
   write_fully(use.target(), data, offset, progress);
 }
 
+void TemporaryFile::copy_to(const IoTarget& to, Index to_offset, Index offset, Index bytes) const {
+  const Use use(*this, "read", bytes, offset);
+  copy_fully(use.target(), offset, to, to_offset, bytes);
+}
+
+void TemporaryFile::copy_from(const IoTarget& from, Index from_offset, Index offset, Index bytes) {
+  require_owner();
+  const Use use(*this, "write", bytes, offset);
+  copy_fully(from, from_offset, use.target(), offset, bytes);
+}
+
 void TemporaryFile::replace(std::span<const std::byte> data, Index offset, bool& is_lost) {
   require_owner();
   const Use use(*this, "write", static_cast<Index>(data.size()), offset);

@@ -93,6 +93,25 @@ void write_fully(const IoTarget& target, std::span<const std::byte> data, Index 
   });
 }
 
+void copy_fully(const IoTarget& from, Index from_offset, const IoTarget& to, Index to_offset, Index bytes) {
+  Index done = 0;
+  while (done < bytes) {
+    const Index result = to.calls.copy_range(from.descriptor, from_offset + done, to.descriptor,
+                                             to_offset + done, static_cast<std::size_t>(bytes - done));
+    if (result == -EINTR) continue;
+    if (result <= 0) break;  // unsupported here, or a failure that the plain loop reports with its side
+    done += result;
+  }
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<Index>(bytes - done, Index{1} << 20)));
+  while (done < bytes) {
+    const auto part = std::span(buffer).first(
+        static_cast<std::size_t>(std::min<Index>(bytes - done, static_cast<Index>(buffer.size()))));
+    read_fully(from, part, from_offset + done);
+    write_fully(to, part, to_offset + done);
+    done += static_cast<Index>(part.size());
+  }
+}
+
 void reserve_fully(const IoTarget& target, Index length, Index bytes) {
   if (bytes == 0) return;
   try {

@@ -54,6 +54,8 @@ class ORLOP_API IoCalls {
   virtual int geometry(int descriptor, DeviceGeometry& geometry);
   virtual Index pread(int descriptor, void* data, std::size_t bytes, Index offset);
   virtual Index pwrite(int descriptor, const void* data, std::size_t bytes, Index offset);
+  /// Copies inside the kernel, from one file to another; may end short.
+  virtual Index copy_range(int from, Index from_offset, int to, Index to_offset, std::size_t bytes);
   /// Gives `[offset, offset + bytes)` blocks that read as zero; the file grows to contain it.
   virtual int reserve(int descriptor, Index offset, Index bytes);
   virtual int truncate(int descriptor, Index length);

@@ -80,6 +80,7 @@ class ORLOP_API IoScript final : public IoCalls {
   int geometry(int descriptor, DeviceGeometry& geometry) override;
   Index pread(int descriptor, void* data, std::size_t bytes, Index offset) override;
   Index pwrite(int descriptor, const void* data, std::size_t bytes, Index offset) override;
+  Index copy_range(int from, Index from_offset, int to, Index to_offset, std::size_t bytes) override;
   int reserve(int descriptor, Index offset, Index bytes) override;
   int truncate(int descriptor, Index length) override;
   int rename(const char* from, const char* to) override;

@@ -61,6 +61,9 @@ class ORLOP_API TemporaryFile {
   /// Exactly `data.size()` bytes at `offset`, all inside what grow() made.
   void read(std::span<std::byte> data, Index offset, Index* completed = nullptr) const;
   void write(std::span<const std::byte> data, Index offset, WriteProgress* progress = nullptr);
+  /// Copies bytes to another open file or from it, inside the kernel where it can.
+  void copy_to(const IoTarget& to, Index to_offset, Index offset, Index bytes) const;
+  void copy_from(const IoTarget& from, Index from_offset, Index offset, Index bytes);
   /// A write of at most 16 bytes that puts the old ones back where it fails (S603). `is_lost`: the old ones
   /// could not be written either, so the range may hold anything.
   void replace(std::span<const std::byte> data, Index offset, bool& is_lost);

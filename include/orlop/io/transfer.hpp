@@ -40,6 +40,11 @@ ORLOP_API void read_fully(const IoTarget& target, std::span<std::byte> data, Ind
 ORLOP_API void write_fully(const IoTarget& target, std::span<const std::byte> data, Index offset,
                            WriteProgress* progress = nullptr);
 
+/// Copies `bytes` bytes from one file to another, inside the kernel where it can and otherwise through a
+/// small buffer; errors as read_fully and write_fully.
+ORLOP_API void copy_fully(const IoTarget& from, Index from_offset, const IoTarget& to, Index to_offset,
+                          Index bytes);
+
 /// Grows a file from `length` to `length + bytes`, the new bytes reading as zero and backed by blocks, so
 /// that a full disk shows here and not at a later write. Zeros are written where the file system cannot
 /// reserve. On failure the file has its former length again and an OSError is thrown (S603).

@@ -1,3 +1,4 @@
+from orlop._core import _array_files as _array_files
 from orlop._core import _dtype as _dtype
 from orlop._core import _einops as _einops
 from orlop._core import _friendly as _friendly
@@ -668,6 +669,19 @@ class Tensor:
 
     def __deepcopy__(self, *args) -> None: ...
 
+    def __dlpack__(self, stream: object | None = None, *, max_version: object | None = None, dl_device: object | None = None, copy: object | None = None) -> object:
+        """
+        A DLPack capsule of the Tensor's own memory: Float32 or Int32 on CPU. `stream` is ignored.
+        """
+
+    def __dlpack_device__(self) -> tuple:
+        """The DLPack device type and id."""
+
+    def __array__(self, dtype: object | None = None, copy: object | None = None) -> object:
+        """
+        A NumPy array: the Tensor's own memory on CPU, else a fresh copy of its values.
+        """
+
     def backward(self, gradient: object | None = None, retain_graph: object = False) -> None:
         """Adds gradients to every leaf below this Tensor."""
 
@@ -707,6 +721,20 @@ def check_representation(logical_dtype: object, subtensors: tuple, adjacent_layo
 def carriers_token(carriers: tuple) -> tuple:
     """
     (carrier identity, version) of each carrier once, by first occurrence (M408).
+    """
+
+def from_dlpack(arg0: object, /, *, device: object | None = None, copy: object | None = None) -> Tensor:
+    """
+    A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.
+
+    float32, int32 and bool elements in host memory; mutable unless the array is read-only.
+    """
+
+def from_buffer(arg0: object, /, *, copy: object | None = None) -> Tensor:
+    """
+    A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.
+
+    Native float32, int32 and bool items; mutable unless the buffer is read-only.
     """
 
 def add(lhs: object | None, rhs: object | None) -> Tensor:

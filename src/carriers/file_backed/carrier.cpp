@@ -119,6 +119,16 @@ void FileBacked::write_span(Index first, Index count, const void* in, detail::Wr
               first * kSlotBytes, &progress);
 }
 
+void FileBacked::copy_span_to(const detail::IoTarget& to, Index to_offset, Index first, Index count) const {
+  const BlockingScope blocking;
+  file_.copy_to(to, to_offset, first * kSlotBytes, count * kSlotBytes);
+}
+
+void FileBacked::copy_span_from(const detail::IoTarget& from, Index from_offset, Index first, Index count) {
+  const BlockingScope blocking;
+  file_.copy_from(from, from_offset, first * kSlotBytes, count * kSlotBytes);
+}
+
 void FileBacked::grow(Index size) {
   const auto bytes = static_cast<Index>(slots_to_bytes(*dtype_, size));
   if (size == 0) return;

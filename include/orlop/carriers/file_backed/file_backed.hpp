@@ -51,6 +51,10 @@ class ORLOP_API FileBacked final : public Carrier {
   void write_span(Index first, Index count, const void* in) override;
   /// The same; `progress` says after a failure whether anything can have changed.
   void write_span(Index first, Index count, const void* in, detail::WriteProgress& progress);
+  /// Copies `count` slots from `first` to an open file, or from it, without passing them through memory of
+  /// ours where the kernel can.
+  void copy_span_to(const detail::IoTarget& to, Index to_offset, Index first, Index count) const;
+  void copy_span_from(const detail::IoTarget& from, Index from_offset, Index first, Index count);
   [[nodiscard]] bool holes_are_zero() const noexcept override { return true; }
   [[nodiscard]] bool is_growable() const noexcept override { return true; }
 

@@ -1,0 +1,67 @@
+// Files of the user's own: read as they are, or replaced as a whole.
+//
+// Protocol. An InputFile owns nothing but its descriptor. An OutputFile owns a temporary file in the folder
+// of the name it will have, made with the process's umask; the bytes appear under that name by one rename, in
+// commit(), and until then, or after any failure, whatever had the name keeps it. A symbolic link of that
+// name is replaced, not followed. Nothing is flushed: after a crash of the machine the new file may lack
+// bytes. A crash of the process before commit() leaves the temporary file, `.orlop-<pid>-<number>.tmp`.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "orlop/io/transfer.hpp"
+
+namespace orlop::inline v0::detail {
+
+/// An existing regular file, open for reading.
+class ORLOP_API InputFile {
+ public:
+  /// OSError where it cannot be opened; ValueError for what is no regular file or has a NUL in its name.
+  /// `what` names the call.
+  InputFile(std::string_view what, std::string path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] Index bytes() const noexcept { return bytes_; }
+  void read(std::span<std::byte> data, Index offset) const;
+  [[nodiscard]] IoTarget target() const { return {*calls_, descriptor_, what_, path_}; }
+
+ private:
+  std::string_view what_;
+  std::string path_;
+  std::shared_ptr<IoCalls> calls_;
+  int descriptor_ = -1;
+  Index bytes_ = 0;
+};
+
+/// A file that appears under its name whole, or not at all.
+class ORLOP_API OutputFile {
+ public:
+  /// Makes the temporary file with blocks for `bytes` bytes, so that a full disk shows here. OSError;
+  /// ValueError for a NUL in the name.
+  OutputFile(std::string_view what, std::string path, Index bytes);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  /// Without commit(): removes the temporary file.
+  ~OutputFile();
+
+  void write(std::span<const std::byte> data, Index offset);
+  /// Gives the file its name.
+  void commit();
+  [[nodiscard]] IoTarget target() const { return {*calls_, descriptor_, what_, path_}; }
+
+ private:
+  void discard() noexcept;
+
+  std::string_view what_;
+  std::string path_;
+  std::string temporary_;
+  std::shared_ptr<IoCalls> calls_;
+  int descriptor_ = -1;
+};
+
+}  // namespace orlop::inline v0::detail
