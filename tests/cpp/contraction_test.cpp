@@ -164,6 +164,22 @@ TEST(Matmul, IsExactOnLargeIntegers) {
   }
 }
 
+TEST(Matmul, IsExactOverVeryManyTerms) {
+  // 3 · 2^19 products of -2^60 and as many of 2^60 leave the sums of doubles and of 64 bits; one term is
+  // left.
+  constexpr Index half = 3 * (Index{1} << 19);
+  std::vector<std::int32_t> lhs(2 * half + 1, int32_min);
+  std::vector<std::int32_t> rhs(2 * half + 1, 1 << 29);
+  std::fill(lhs.begin() + half, lhs.end() - 1, 1 << 30);
+  std::fill(rhs.begin() + half, rhs.end() - 1, 1 << 30);
+  lhs.back() = 7;
+  rhs.back() = -3;
+  const Shape row{1, 2 * half + 1};
+  EXPECT_THAT(elements<std::int32_t>(
+                  matmul(make_tensor(Backend::cpu, lhs, row), make_tensor(Backend::cpu, rhs, row))),
+              ElementsAre(-21));
+}
+
 TEST(Matmul, RoundsIntegersToFloat32BeforeAnyAccumulator) {
   for (const Backend backend : backends)
     for (const Index rows : {1, 100})  // tiny, and in blocks

@@ -252,6 +252,15 @@ def test_one_node_and_one_event():
 # --- Accuracy and repetition ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=[1, 2, 5])
+def threads(request):
+    before = orlop.thread_count()
+    orlop.set_thread_count(request.param)
+    yield
+    orlop.set_thread_count(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
     ("lhs", "kernel", "strides", "padding", "groups"),
     [
@@ -370,6 +379,16 @@ def test_nested_spatial_modes_are_refused():
         orlop.conv_general(lhs, tensor(KERNEL), **VALID)
     with pytest.raises(ValueError, match="must be leaves"):  # before the parameters
         orlop.conv_general(lhs, tensor(KERNEL), **{**VALID, "strides": 1})
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_windows_far_apart_over_repeated_elements(step):
+    layout = Layout(Shape(1, 2, 2**40), Stride(0, step, 0))
+    lhs = Tensor(carrier_of(np.array([3, 5, 5], np.float32)), 0, layout)
+    for taps, options in (((1,), {}), ((2,), {"kernel_dilation": (3,)})):
+        kernel = floats(np.ones((1, 2, *taps)))
+        result = orlop.conv_general(lhs, kernel, (2**39 - 4,), ((1, 0),), **options)
+        assert array(result).tolist() == [[[8.0 * (taps[0] - 1), 8.0 * taps[0], 8.0 * taps[0]]]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

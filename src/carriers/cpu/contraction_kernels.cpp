@@ -114,13 +114,17 @@ std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& pa
   return matrices;
 }
 
-/// Sums of products, plane by plane.
+/// Sums of products, plane by plane. Doubles hold every integer up to 2^53, and in halves a product is at
+/// most 2^16 · 2^16: after 2^20 terms, that is sums of at most 2^52, they are carried over.
 class ProductBlock {
  public:
   ProductBlock(Index rows, Index columns, Digits digits)
       : rows_(rows), size_(static_cast<std::size_t>(rows * columns)), sums_(size_ * planes_of(digits)) {}
 
   void add_products(const std::vector<BlasMatrix<double>>& a, const std::vector<BlasMatrix<double>>& b) {
+    constexpr Index most_terms = Index{1} << 20;
+    terms_ += a.front().terms;
+    if (a.size() > 1 && terms_ > most_terms) carry(a.front().terms);
     for (std::size_t plane = 0; plane < a.size(); ++plane)
       multiply(a[plane], b[plane], 1.0, sums_.data() + plane * size_, rows_);
   }
@@ -128,6 +132,11 @@ class ProductBlock {
   [[nodiscard]] double value(std::size_t position) const { return sums_[position]; }
   /// The exact integer.
   [[nodiscard]] Int128 integer(std::size_t position) const {
+    return (carried_.empty() ? Int128{0} : carried_[position]) + integer_of_sums(position);
+  }
+
+ private:
+  [[nodiscard]] Int128 integer_of_sums(std::size_t position) const {
     const auto sum = [&](std::size_t plane) {
       return static_cast<std::int64_t>(sums_[plane * size_ + position]);
     };
@@ -135,11 +144,20 @@ class ProductBlock {
     // Σ (low + high) · (low + high) is the cross products and both squares.
     return sum(0) + Int128{sum(2) - sum(0) - sum(1)} * 65536 + (Int128{sum(1)} << 32);
   }
+  /// Leaves the sums empty for further `terms`.
+  void carry(Index terms) {
+    carried_.resize(size_);
+    for (std::size_t position = 0; position < size_; ++position)
+      carried_[position] += integer_of_sums(position);
+    std::fill(sums_.begin(), sums_.end(), 0.0);
+    terms_ = terms;
+  }
 
- private:
   Index rows_;
   std::size_t size_;
   std::vector<double> sums_;
+  Index terms_ = 0;  // in the sums
+  std::vector<Int128> carried_;
 };
 
 /// Contracts block by block; `value(block, position)` is what a finished sum is stored as.
@@ -191,9 +209,6 @@ void matmul_integer(const KernelCall& call) {
   // Doubles hold every integer up to 2^53, and so does any partial sum of whole products below this bound.
   const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
   const bool is_small = bound < 0x1p53;
-  // In halves a product is at most 2^16 · 2^16, and 2^20 of them sum to at most 2^52.
-  constexpr Index max_terms = Index{1} << 20;
-  if (!is_small && lhs.terms() > max_terms) return reference_kernels().find("matmul")(call);
   contract_blocks<std::int32_t>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
                                 [&](const ProductBlock& block, std::size_t position) {
                                   return checked_int32(call.plan.operation, block.integer(position));

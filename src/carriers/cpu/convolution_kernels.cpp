@@ -136,10 +136,12 @@ class Field {
   std::optional<Index> batch_step_;
 };
 
-/// Features-fastest values of one batch entry: position p of spatial mode i lies `p * steps[i]` further.
+/// Features-fastest values of one batch entry: position p of spatial mode i lies `(p - firsts[i]) * steps[i]`
+/// further.
 struct Image {
   const float* data;
   std::span<const Index> steps;
+  std::span<const Index> firsts;
 };
 
 /// The windows over one image: what lies under each as a column, in features fastest, then taps.
@@ -182,13 +184,13 @@ class Windows {
       for (std::size_t mode = 0, next = 0; mode < windows.windows_.size(); ++mode) {
         const Window& window = windows.windows_[mode];
         if (next < windows.moving_.size() && windows.moving_[next] == mode) {
-          modes_.push_back({window, image.steps[mode], size});
+          modes_.push_back({window, image.steps[mode], image.firsts[mode], size});
           size *= window.taps;
           ++next;
         } else if (window(0, 0) == Window::hole) {
           is_hole_ = true;
         } else {
-          data_ += window(0, 0) * image.steps[mode];
+          data_ += (window(0, 0) - image.firsts[mode]) * image.steps[mode];
         }
       }
       size_ = size;
@@ -200,7 +202,7 @@ class Windows {
    private:
     struct Mode {
       Window window;
-      Index step;
+      Index step, first;
       Index size;  // of what lies under one tap
     };
     static float* zeros(float* out, Index count) { return std::fill_n(out, count, 0.0F); }
@@ -217,8 +219,9 @@ class Windows {
         return write_neighbours(from, at[0] * window.step + window.origin, mode, out);
       for (Index tap = 0; tap < window.taps; ++tap) {
         const Index source = window(at.back(), tap);
-        out = source == Window::hole ? zeros(out, mode.size)
-                                     : write(from + source * mode.step, at.first(at.size() - 1), out);
+        out = source == Window::hole
+                  ? zeros(out, mode.size)
+                  : write(from + (source - mode.first) * mode.step, at.first(at.size() - 1), out);
       }
       return out;
     }
@@ -228,7 +231,7 @@ class Windows {
       const Index after = std::clamp(mode.window.source - start, before, mode.window.taps);
       out = zeros(out, before * features_);
       if (before < after)
-        out = values(out, from + (start + before) * features_, (after - before) * features_);
+        out = values(out, from + (start + before - mode.first) * features_, (after - before) * features_);
       return zeros(out, (mode.window.taps - after) * features_);
     }
 
@@ -308,6 +311,7 @@ class Images {
       : field_(field), windows_(windows), is_in_place_(field.is_feature_fastest()) {
     const auto strides = field.spatial_leaves().strides;
     steps_.assign(strides.begin(), strides.end());
+    firsts_.assign(steps_.size(), 0);
   }
   void load(const Block& block, const Range& entries) {
     first_entry_ = entries.first;
@@ -315,17 +319,15 @@ class Images {
     const std::vector<Range> box = reached(windows_, block.box);
     copy_ = field_.copy(entries, box, buffer_);
     Index size = field_.features();
-    origin_ = 0;
     for (std::size_t i = 0; i < box.size(); ++i) {
       steps_[i] = size;
-      origin_ += box[i].first * size;
+      firsts_[i] = box[i].first;
       size *= box[i].size();
     }
   }
   [[nodiscard]] bool is_in_place() const { return is_in_place_; }
   [[nodiscard]] Image image(Index entry) const {
-    if (is_in_place_) return {field_.entry(entry), steps_};
-    return {copied(entry) - origin_, steps_};
+    return {is_in_place_ ? field_.entry(entry) : copied(entry), steps_, firsts_};
   }
   /// The first value of an entry's copy.
   [[nodiscard]] const float* copied(Index entry) const {
@@ -336,11 +338,10 @@ class Images {
   const Field& field_;
   std::span<const Window> windows_;
   bool is_in_place_;
-  std::vector<Index> steps_;
+  std::vector<Index> steps_, firsts_;
   Index first_entry_ = 0;
   Buffer buffer_;
   Field::Copy copy_{nullptr, 0};
-  Index origin_ = 0;  // where the copy would start if it began at position 0
 };
 
 /// How many positions a block may have: what it copies of the field, and `products` more per position and
@@ -445,7 +446,7 @@ class Correlation {
     for (const BlasMatrix<float>& matrix : matrices_) {
       for (Index i = 0; i < block.count; i += most) {
         const Index count = std::min(most, block.count - i);
-        windows_.fill({features, image.steps}, block.first + i, count, columns);
+        windows_.fill({features, image.steps, image.firsts}, block.first + i, count, columns);
         multiply(matrix, {columns, count, size, size, true}, 0.0F, products + row + rows_ * i, rows_);
       }
       row += matrix.rows;
@@ -609,8 +610,8 @@ class KernelGradient {
                                 false};
       const Index group_rows = rows_ / groups_;
       for (Index group = 0; group < groups_; ++group) {
-        windows_.fill({image.data + group * (lhs_.features() / groups_), image.steps}, block.first,
-                      block.count, columns);
+        windows_.fill({image.data + group * (lhs_.features() / groups_), image.steps, image.firsts},
+                      block.first, block.count, columns);
         multiply(g.some_rows(group * group_rows, group_rows), {columns, size, block.count, size, false},
                  is_first && b == entries.first ? 0.0F : 1.0F, sum + group * group_rows, rows_);
       }
