@@ -17,6 +17,23 @@ namespace {
 
 bool is_outside(std::int32_t index, Index extent) { return index < 0 || index >= extent; }
 
+/// IndexError for the first of `count` indices, `step` apart, outside [0, extent). Looks for it only where
+/// there is one.
+void check_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
+               Index extent) {
+  const auto limit =
+      static_cast<std::uint32_t>(std::min(extent, Index{1} << 31));  // negative ones lie beyond it
+  bool has_outside = false;
+  if (step == 1)
+    for (Index i = 0; i < count; ++i) has_outside |= static_cast<std::uint32_t>(indices[i]) >= limit;
+  else
+    for (Index i = 0; i < count; ++i) has_outside |= static_cast<std::uint32_t>(indices[i * step]) >= limit;
+  if (!has_outside) return;
+  for (Index i = 0; i < count; ++i)
+    if (const std::int32_t index = indices[i * step]; is_outside(index, extent))
+      raise_index(operation, index, extent);
+}
+
 /// The one step between neighbouring ordinals of the leaves, or nothing.
 std::optional<Index> constant_step(const Leaves& leaves) {
   const std::array strides{leaves.strides};
@@ -103,16 +120,12 @@ void IndexingLoops::read(Index slot, Block& block) const {
   std::array<std::int32_t, block_size> indices;  // read once: another thread may be writing
   const Index step = indices_.step(0);
   const std::int32_t* const data = data_ + slot;
-  bool has_outside = false;
-  for (Index i = 0; i < block.count; ++i) {
-    const std::int32_t index = data[i * step];
-    indices[static_cast<std::size_t>(i)] = index;
-    has_outside |= is_outside(index, extent_);
-  }
+  if (step == 1)
+    std::copy_n(data, block.count, indices.data());
+  else
+    for (Index i = 0; i < block.count; ++i) indices[static_cast<std::size_t>(i)] = data[i * step];
+  check_run(operation_, indices.data(), 1, block.count, extent_);
   const auto read = std::span(indices).first(static_cast<std::size_t>(block.count));
-  if (has_outside)
-    for (const std::int32_t index : read)
-      if (is_outside(index, extent_)) raise_index(operation_, index, extent_);
   Index* table = block.table.data();
   if (step_)
     for (const std::int32_t index : read) *table++ = index * *step_;

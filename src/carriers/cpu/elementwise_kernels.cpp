@@ -164,13 +164,14 @@ class Tiles {
     loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
     if (loop_.rank() < 2) return;
     Index transposed = 0;
-    Index straight = 0;
-    for (std::size_t i = 1; i < loop_.operands; ++i) {
-      if (loop_.stride(0, i) == 0) continue;
-      const std::size_t mode = densest_mode(i);
-      if (mode != 0) column_ = mode;
-      ++(mode != 0 ? transposed : straight);
-    }
+    for (std::size_t i = 1; i < loop_.operands; ++i)
+      if (const std::size_t mode = densest_mode(i); mode != 0) {
+        column_ = mode;
+        ++transposed;
+      }
+    Index straight = 0;  // those that have rows and columns in the result's order
+    for (std::size_t i = 1; i < loop_.operands; ++i)
+      if (loop_.stride(0, i) > 0 && loop_.stride(column_, i) > 0 && densest_mode(i) == 0) ++straight;
     const Index rows = loop_.extents[0];
     const Index columns = loop_.extents[column_];
     by_columns_ = transposed > straight;
