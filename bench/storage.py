@@ -1,4 +1,4 @@
-"""Values between memory and files, or memory and memory, and single elements of a file (Q201 to Q204).
+"""Values between memory and files, or memory and memory, single elements of a file, array files (Q201 to Q204, Q209).
 
 Every way out makes its destination and gives up its source, and so does every way back; a file is removed when it
 has been read. All files lie in one folder, ORLOP_TMPDIR or else /var/tmp, the page cache is warm, nothing is synced.
@@ -190,6 +190,40 @@ def element_row(name, write):
     return harness.Row("Q204", name, None, prepared, limit=2e-6)
 
 
+WEIGHTS, EACH = 12, 91_000_000 // 4 // 12
+
+
+def weights_file():
+    """A safetensors file of 91 MB, open by descriptor only, and its path while this process lives."""
+    import orlop
+    from orlop import friendly
+
+    path = Path().path
+    orlop.io.save_safetensors(path, {f"w{i}": friendly.arange(EACH) for i in range(WEIGHTS)})
+    descriptor = os.open(path, os.O_RDONLY)
+    os.unlink(path)
+    return f"/proc/self/fd/{descriptor}"
+
+
+def load_weights():
+    import orlop
+
+    return functools.partial(orlop.io.load_safetensors, weights_file())
+
+
+def read_weights():
+    """The same bytes as one array."""
+    import numpy
+
+    return functools.partial(numpy.fromfile, weights_file(), dtype="float32")
+
+
+def load_weights_elsewhere():
+    from safetensors.numpy import load_file
+
+    return functools.partial(load_file, weights_file())
+
+
 over_file = functools.partial(Tiers, "FileBacked")
 
 ROWS = [
@@ -200,6 +234,12 @@ ROWS = [
     *memory_rows("Generic", "Generic", 64 * MIB),
     element_row("read an element of a FileBacked", False),
     element_row("write an element of a FileBacked", True),
+    harness.Row(
+        "Q209",
+        "load 91 MB of safetensors to CPU, beside fromfile and the safetensors package",
+        1.0,
+        {"orlop": load_weights, "numpy": read_weights, "safetensors": load_weights_elsewhere},
+    ),
 ]
 
 if __name__ == "__main__":
