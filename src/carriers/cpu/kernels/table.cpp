@@ -1,5 +1,5 @@
 // All CPU kernels in one table.
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 
 #include "orlop/carriers/cpu/cpu.hpp"
 

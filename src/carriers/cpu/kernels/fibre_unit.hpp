@@ -1,8 +1,8 @@
-// The innermost loops of CPU reductions, compiled for one instruction set: the body of fibre_kernels.cpp and
+// The innermost loops of CPU reductions, compiled for one instruction set: the body of fibre.cpp and
 // of the units named after it.
 #pragma once
 
-#include "carriers/cpu/fibre_kernels.hpp"
+#include "carriers/cpu/kernels/fibre.hpp"
 #include "operation/instruction_set.hpp"
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/indexing_loops.hpp"
 #include "operation/strided_copy.hpp"

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/modes.hpp"
 #include "operation/reduction_loops.hpp"

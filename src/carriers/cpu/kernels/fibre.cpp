@@ -1,7 +1,7 @@
 // The baseline unit of the loops of reductions, and the choice among the units.
-#include "carriers/cpu/fibre_kernels.hpp"
+#include "carriers/cpu/kernels/fibre.hpp"
 
-#include "carriers/cpu/fibre_unit.hpp"
+#include "carriers/cpu/kernels/fibre_unit.hpp"
 #include "operation/processor.hpp"
 
 namespace orlop::inline v0 {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/elementwise_functions.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"

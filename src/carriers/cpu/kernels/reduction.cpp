@@ -6,8 +6,8 @@
 #include <array>
 #include <vector>
 
-#include "carriers/cpu/fibre_kernels.hpp"
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/fibre.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/reduction_loops.hpp"
 #include "orlop/base/parallel.hpp"

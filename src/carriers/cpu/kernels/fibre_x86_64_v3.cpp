@@ -1,3 +1,3 @@
 // The loops of reductions for x86-64-v3 processors.
 #define ORLOP_INSTRUCTION_SET x86_64_v3
-#include "carriers/cpu/fibre_unit.hpp"
+#include "carriers/cpu/kernels/fibre_unit.hpp"

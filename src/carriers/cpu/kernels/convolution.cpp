@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 
-#include "carriers/cpu/blas.hpp"
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/blas.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/convolution.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "carriers/cpu/blas.hpp"
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/blas.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"

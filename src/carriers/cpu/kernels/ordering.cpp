@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "carriers/cpu/kernels.hpp"
+#include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/axis_loops.hpp"
 #include "orlop/base/parallel.hpp"
 

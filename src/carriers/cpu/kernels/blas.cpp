@@ -1,5 +1,5 @@
 // Matrix products through BLAS.
-#include "carriers/cpu/blas.hpp"
+#include "carriers/cpu/kernels/blas.hpp"
 
 #include <cblas.h>
 
