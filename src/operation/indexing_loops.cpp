@@ -64,29 +64,28 @@ SmallVector<Index, 8> joined(std::span<const Index> first, std::span<const Index
   return all;
 }
 
-/// Calls `body(index)` in ordinal order.
+/// Calls `body(indices, step, count)` for runs of indices in ordinal order.
 template <class Body>
-void for_each_index(const KernelOperand& indices, Body body) {
+void for_each_index_run(const KernelOperand& indices, Body body) {
   const std::array<const Layout*, 1> layouts{indices.layout};
   const StridedLoop loop = coalesce_together(indices.layout->extents(), layouts);
   const auto* const data = reinterpret_cast<const std::int32_t*>(indices.data);
   for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
-    const std::int32_t* const run = data + offsets[0];
-    for (Index i = 0; i < count; ++i) body(run[i * loop.step(0)]);
+    body(data + offsets[0], loop.step(0), count);
   });
 }
 
 }  // namespace
 
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
-  for_each_index(indices, [&](std::int32_t index) {
-    if (is_outside(index, extent)) raise_index(operation, index, extent);
+  for_each_index_run(indices, [&](const std::int32_t* run, Index step, Index count) {
+    check_run(operation, run, step, count, extent);
   });
 }
 
 void check_distinct(std::string_view operation, const KernelOperand& indices) {
   std::vector<bool> is_taken;  // up to the greatest index: fewer bits than the result has slots
-  for_each_index(indices, [&](std::int32_t index) {
+  const auto take = [&](std::int32_t index) {
     // Another thread may have written a negative one since it was checked; the kernel will refuse it.
     const auto place = static_cast<std::uint32_t>(index & std::numeric_limits<std::int32_t>::max());
     if (place >= is_taken.size()) is_taken.resize(std::max<std::size_t>(place + 1, 2 * is_taken.size()));
@@ -94,6 +93,9 @@ void check_distinct(std::string_view operation, const KernelOperand& indices) {
       raise<ValueError>(operation, "an index is repeated: ", index,
                         "; every place is written at most once; use scatter_add to add up its updates");
     is_taken[place] = true;
+  };
+  for_each_index_run(indices, [&](const std::int32_t* run, Index step, Index count) {
+    for (Index i = 0; i < count; ++i) take(run[i * step]);
   });
 }
 

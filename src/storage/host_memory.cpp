@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t least_huge = std::size_t{4} << 20;  // from here on in huge pages
+constexpr std::size_t least_huge = std::size_t{3} << 20;  // from here on in huge pages
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t least_large = std::numeric_limits<std::size_t>::max();
 #else
