@@ -3,8 +3,8 @@
 An operation's places are the files of src/ that name it in quotes (plan, definition, kernels); its public function
 adds those of include/ and python/. The operation in the middle is shown: others are also used by name. A carrier's
 places are its header, its sources other than kernels and moves (which a carrier that only stores does without), and
-the files of the core that name its class; interop, above the carriers, uses them like anybody. Comments, tests, documents and stubs do not count. Exits 1 when a promise
-is broken.
+the files of the core that name its class; interop, above the carriers, uses them as anybody may. Comments, tests,
+documents and stubs do not count. Exits 1 when a promise is broken.
 """
 
 import pathlib
