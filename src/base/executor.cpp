@@ -179,8 +179,9 @@ void Executor::enter_child() noexcept {
   place() = make_shared_state();
   shared().executors.swap(parents.executors);
   for (Executor* executor : shared().executors) {
-    static_cast<void>(std::make_unique<std::deque<Ref<Task>>>(std::move(executor->queue_))
-                          .release());  // counts stay as they are
+    // Kept for ever, so that counts stay as they are.
+    [[maybe_unused]] const auto* const kept =
+        std::make_unique<std::deque<Ref<Task>>>(std::move(executor->queue_)).release();
     executor->queue_ = {};
     executor->threads_ = executor->idle_ = 0;
   }

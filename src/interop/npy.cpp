@@ -112,7 +112,7 @@ FileArray read_header(const detail::InputFile& file) {
   const std::string preamble = read_text(file, 0, preamble_bytes);
   if (!preamble.starts_with(magic))
     raise<ValueError>(loading, "'", file.path(), "' is no .npy file: it does not start with \\x93NUMPY");
-  const int version = preamble[6];
+  const int version = static_cast<unsigned char>(preamble[6]);
   if (version < 1 || version > 3 || preamble[7] != 0)
     raise<ValueError>(loading, "'", file.path(), "' has the version ", version, '.',
                       static_cast<int>(preamble[7]), "; 1.0, 2.0 and 3.0 load");

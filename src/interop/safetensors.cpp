@@ -238,6 +238,7 @@ NamedTensors load_safetensors(const std::filesystem::path& path, const LoadOptio
   const detail::InputFile file(loading, path.native());
   const Header header = read_header(file);
   std::vector<const Entry*> all;
+  all.reserve(header.entries.size());
   for (const Entry& entry : header.entries) all.push_back(&entry);
   return read_entries(file, header, all, options);
 }

@@ -32,6 +32,7 @@ InputFile::InputFile(std::string_view what, std::string path)
   check_path(what_, path_);
   const BlockingScope blocking;
   // Without O_NONBLOCK a pipe would wait for its other end.
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): after the path's check
   descriptor_ = open_making_room(*calls_, path_, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
   if (descriptor_ < 0) raise_os_error(what_, "open", -descriptor_, path_);
   try {
@@ -56,10 +57,10 @@ void InputFile::read(std::span<std::byte> data, Index offset) const {
 }
 
 OutputFile::OutputFile(std::string_view what, std::string path, Index bytes)
-    : what_(what), path_(std::move(path)), calls_(io_calls()) {
+    : what_(what), path_(std::move(path)), calls_(io_calls()), descriptor_(-EEXIST) {
   check_path(what_, path_);
   const BlockingScope blocking;
-  descriptor_ = -EEXIST;  // a former process of this number may have left files
+  // A former process of this number may have left files.
   for (int attempt = 0; attempt < 1000 && descriptor_ == -EEXIST; ++attempt) {
     temporary_ = temporary_beside(path_);
     descriptor_ =

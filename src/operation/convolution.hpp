@@ -54,6 +54,7 @@ struct Window {
 [[nodiscard]] inline std::vector<Window> windows_of(const Convolution& convolution,
                                                     Window (*window)(const ConvolutionMode&) noexcept) {
   std::vector<Window> windows;
+  windows.reserve(convolution.modes.size());
   for (const ConvolutionMode& mode : convolution.modes) windows.push_back(window(mode));
   return windows;
 }

@@ -40,6 +40,7 @@ class Matrix {
   /// Copies `part`, rows fastest.
   template <class T>
   void copy(const MatrixPart& part, T* out) const {
+    // NOLINTNEXTLINE(clang-analyzer-security.ArrayBound): positions are those of the part
     for_each<T>(part, [out](T value, Index position) { out[position] = value; });
   }
 

@@ -109,6 +109,7 @@ std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& pa
   if (digits == Digits::binary32)
     for (double& value : buffer) value = static_cast<float>(value);
   std::vector<BlasMatrix<double>> matrices;
+  matrices.reserve(planes);
   for (std::size_t plane = 0; plane < planes; ++plane)
     matrices.push_back({low + plane * size, part.rows(), part.terms(), part.rows(), false});
   return matrices;

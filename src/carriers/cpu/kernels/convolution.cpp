@@ -349,7 +349,8 @@ class Images {
 Index block_positions(bool copies, const Field& field, std::span<const Window> windows, Index products) {
   const Index together = std::min(field.batch(), most_batch);
   double each = static_cast<double>(products);
-  double total = static_cast<double>((field.batch() - 1) / together + 1);
+  const Index batches = (field.batch() - 1) / together + 1;
+  double total = static_cast<double>(batches);
   double copied = static_cast<double>(field.features());
   for (const Window& window : windows) {
     total *= static_cast<double>(window.positions);
@@ -490,6 +491,7 @@ class KernelMatrix {
   }
   [[nodiscard]] std::vector<BlasMatrix<float>> by_group(Index groups) const {
     std::vector<BlasMatrix<float>> matrices;
+    matrices.reserve(static_cast<std::size_t>(groups));
     const Index rows = matrix_.rows / groups;
     for (Index group = 0; group < groups; ++group) matrices.push_back(matrix_.some_rows(group * rows, rows));
     return matrices;
@@ -534,6 +536,7 @@ class TurnedKernel {
   }
   [[nodiscard]] std::vector<BlasMatrix<float>> by_group() const {
     std::vector<BlasMatrix<float>> matrices;
+    matrices.reserve(static_cast<std::size_t>(groups_));
     for (Index group = 0; group < groups_; ++group)
       matrices.push_back({turned_.data() + group * in_ * terms_, in_, terms_, in_, false});
     return matrices;

@@ -100,7 +100,7 @@ class Stream {
   Way way_ = Way::in_place;
   Index period_ = 0;
   StridedLoop loop_;
-  alignas(64) std::array<std::byte, 2 * 4 * block_size> buffer_;  // unwritten until it is needed
+  alignas(64) std::array<std::byte, 2 * sizeof(float) * block_size> buffer_;  // unwritten until it is needed
 };
 
 /// The one-element call, where every step counts.

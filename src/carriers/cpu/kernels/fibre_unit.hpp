@@ -175,15 +175,15 @@ Index find(const T* terms, Index count, T value) {
   return first;
 }
 
-void find_bits(std::int32_t* __restrict is_met, const float* const* rows, Index count, Index width,
-               float value) {
+inline void find_bits(std::int32_t* __restrict is_met, const float* const* rows, Index count, Index width,
+                      float value) {
   for (Index row = 0; row < count; ++row) {
     const float* __restrict const terms = rows[row];
     for (Index i = 0; i < width; ++i) is_met[i] |= bits_of(terms[i]) == bits_of(value) ? 1 : 0;
   }
 }
 
-bool contains_bits(const float* terms, Index count, float value) {
+inline bool contains_bits(const float* terms, Index count, float value) {
   std::int32_t is_met = 0;
   for (Index i = 0; i < count; ++i) is_met |= bits_of(terms[i]) == bits_of(value) ? 1 : 0;
   return is_met != 0;
@@ -206,6 +206,6 @@ constexpr FibreKernels unit = {
 };
 
 /// The loops of this unit.
-const FibreKernels* fibre_unit() { return &unit; }
+const FibreKernels* fibre_unit() { return &unit; }  // NOLINT(misc-definitions-in-headers): one file each
 
 }  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET

@@ -140,7 +140,7 @@ Index part_count(const ReductionLoops& loops, bool by_rows) {
 /// next)`; and what is stored, `finish(sum, first)`.
 template <class Method, class T, class Result>
 void reduce(const KernelCall& call, const ReductionLoops& loops) {
-  using Partial = typename Method::Partial;
+  using Partial = Method::Partial;
   const Method method(call, loops);
   const auto* const data = reinterpret_cast<const T*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Result*>(call.result);
