@@ -99,8 +99,21 @@ void check_distinct(std::string_view operation, const KernelOperand& indices) {
   });
 }
 
+namespace {
+
+Leaves axis_of(const KernelCall& call, const Layout& table) {
+  const auto axis = static_cast<std::size_t>(call.parameters.axis);
+  return leaves_of_modes(table, axis, axis + 1);
+}
+
+}  // namespace
+
 IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const Layout& items)
-    : operation_(call.plan.operation), data_(reinterpret_cast<const std::int32_t*>(call.operands[1].data)) {
+    : operation_(call.plan.operation),
+      data_(reinterpret_cast<const std::int32_t*>(call.operands[1].data)),
+      axis_(axis_of(call, table)),
+      extent_(axis_.size()),
+      step_(constant_step(axis_)) {
   const auto axis = static_cast<std::size_t>(call.parameters.axis);
   const Layout& indices = *call.operands[1].layout;
   const std::size_t after = axis + indices.rank();
@@ -113,9 +126,6 @@ IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const 
                     joined(items_before.strides, items_after.strides));
   const Leaves indexed = leaves_of_modes(items, axis, after);
   indices_ = loop_of(indices.extents(), indices.strides(), indexed.strides);
-  axis_ = leaves_of_modes(table, axis, axis + 1);
-  extent_ = axis_.size();
-  step_ = constant_step(axis_);
 }
 
 void IndexingLoops::read(Index slot, Block& block) const {

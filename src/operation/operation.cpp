@@ -16,7 +16,7 @@ bool is_grad_enabled() noexcept { return grad_enabled; }
 void set_grad_enabled(bool enabled) noexcept { grad_enabled = enabled; }
 
 Operation::Operation() noexcept = default;
-Operation::~Operation() { release_autograd_state(); }
+Operation::~Operation() { clear_inputs(); }
 
 std::string Operation::implementation_name() const { return "Operation"; }
 

@@ -91,7 +91,7 @@ struct Rem {
   }
 };
 template <>
-constexpr ElementFault fault_of<Rem> = ElementFault::zero_divisor;
+inline constexpr ElementFault fault_of<Rem> = ElementFault::zero_divisor;
 
 /// The truncated quotient rounded to binary32; a / b where that is not finite. For the gradient of rem.
 struct RemQuotient {

@@ -201,6 +201,13 @@ void Carrier::end_owner_access(OwnerToken token) {
   if (--scope_depth_ == 0) scope_thread_.store(0, std::memory_order_release);
 }
 
+OwnerAccess::~OwnerAccess() {
+  try {
+    carrier_.end_owner_access(token_);
+  } catch (const RuntimeError&) {  // the child of a fork has forgotten the owner
+  }
+}
+
 void Carrier::forget_owner() noexcept {
   std::construct_at(&ownership_mutex_);  // a thread of the parent may have held it
   scope_depth_ = 0;

@@ -205,7 +205,7 @@ class ORLOP_API OwnerAccess {
   }
   OwnerAccess(const OwnerAccess&) = delete;
   OwnerAccess& operator=(const OwnerAccess&) = delete;
-  ~OwnerAccess() { carrier_.end_owner_access(token_); }
+  ~OwnerAccess();
 
  private:
   Carrier& carrier_;

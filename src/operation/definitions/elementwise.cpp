@@ -33,6 +33,7 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
     else
       is_uniform = is_uniform && tensor->layout() == *first;
   }
+  // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): no plan is without a Tensor
   if (is_uniform && first->is_canonical()) return *first;
 
   const Shape shape = first->shape();
