@@ -30,18 +30,21 @@ class OrderingDefinition : public Definition {
  public:
   OrderingDefinition(std::string_view name, bool has_count) : Definition(name), has_count_(has_count) {}
 
+  /// The public function, whose two operations share their errors.
+  [[nodiscard]] std::string_view what() const noexcept { return has_count_ ? "topk" : "sort"; }
+
   void check_arguments(std::span<const Argument> arguments) const override {
     const std::size_t required = axis_position();
     if (arguments.size() < required || arguments.size() > required + 2)
-      raise<TypeError>(name(), "takes ", required, " to ", required + 2, " arguments: got ",
+      raise<TypeError>(what(), "takes ", required, " to ", required + 2, " arguments: got ",
                        arguments.size());
-    if (arguments[0].tensor() == nullptr) raise<TypeError>(name(), "the first argument must be a Tensor");
+    if (arguments[0].tensor() == nullptr) raise<TypeError>(what(), "the first argument must be a Tensor");
     if (has_count_) require_integer(arguments[1], "k");
     if (arguments.size() > required) require_integer(arguments[required], "axis");
     if (arguments.size() > required + 1) {
       const Scalar* flag = arguments[required + 1].scalar();
       if (flag == nullptr || !flag->is_bool())
-        raise<TypeError>(name(), has_count_ ? "largest" : "descending", " must be a bool");
+        raise<TypeError>(what(), has_count_ ? "largest" : "descending", " must be a bool");
     }
   }
 
@@ -49,12 +52,12 @@ class OrderingDefinition : public Definition {
     const Layout& layout = arguments[0].tensor()->layout();
     const Scalar axis =
         arguments.size() > axis_position() ? *arguments[axis_position()].scalar() : Scalar(-1);
-    const std::size_t mode = to_mode(name(), "axis", axis, layout.rank());
+    const std::size_t mode = to_mode(what(), "axis", axis, layout.rank());
     const Index extent = leaves_of_modes(layout, mode, mode + 1).size();
     Shape shape = layout.shape();
     if (has_count_) shape = with_mode_replaced(shape, mode, Shape{count_of(arguments, extent)});
     if (extent > std::numeric_limits<std::int32_t>::max())
-      raise<OverflowError>(name(), "positions along the axis must fit Int32: its size is ", extent,
+      raise<OverflowError>(what(), "positions along the axis must fit Int32: its size is ", extent,
                            "; at most 2147483647 is allowed; order parts of it");
     return {Layout::canonical(shape),
             {.axis = static_cast<Index>(mode), .is_descending = is_descending(arguments)}};
@@ -65,14 +68,14 @@ class OrderingDefinition : public Definition {
 
   void require_integer(const Argument& argument, std::string_view parameter) const {
     if (argument.scalar() == nullptr || !argument.scalar()->is_integer())
-      raise<TypeError>(name(), parameter, " must be an integer");
+      raise<TypeError>(what(), parameter, " must be an integer");
   }
 
   [[nodiscard]] Index count_of(std::span<const Argument> arguments, Index extent) const {
     const Scalar& given = *arguments[1].scalar();
     const std::optional<Index> count = given.as_integer();
     if (!count || *count < 1 || *count > extent)
-      raise<ValueError>(name(), "k must be from 1 to the axis' size ", extent, ": got ", given);
+      raise<ValueError>(what(), "k must be from 1 to the axis' size ", extent, ": got ", given);
     return *count;
   }
 
