@@ -55,6 +55,7 @@ _api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 FLOAT, INT, BOOL = (2, 32, 1), (0, 32, 1), (6, 8, 1)
 NAMES = {Managed: b"dltensor", ManagedVersioned: b"dltensor_versioned"}
+USED_NAMES = {name: b"used_" + name for name in NAMES.values()}  # a capsule keeps no copy of its name
 
 
 def name_of(capsule):
@@ -70,7 +71,7 @@ def managed_of(capsule):
 def consume(capsule):
     """Takes the struct over as a consumer does; the deleter is then the caller's to call."""
     managed = managed_of(capsule)
-    _api.PyCapsule_SetName(capsule, {name: b"used_" + name for name in NAMES.values()}[name_of(capsule)])
+    _api.PyCapsule_SetName(capsule, USED_NAMES[name_of(capsule)])
     return managed
 
 
