@@ -161,15 +161,12 @@ void bind_functional(nb::module_& module) {
       "output_dims"_a = nb::none(),
       "Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, "
       "spatial...],\n"
-      "both Float32, as [batch, out feature, spatial...] (P67). strides, lhs_dilation and kernel_dilation "
-      "are "
-      "one\n"
-      "positive integer per spatial mode, padding one (low, high). feature_groups divides the features of "
-      "lhs "
-      "and\n"
-      "result. lhs_dims and kernel_dims name the source's mode in each role, output_dims permutes the "
-      "result.\n"
-      "Padding and the holes of lhs_dilation count as zeros. TypeError and ValueError name the parameter.");
+      "both Float32, as [batch, out feature, spatial...] (P67).\n\n"
+      "strides, lhs_dilation and kernel_dilation are one positive integer per spatial mode, padding one\n"
+      "(low, high). feature_groups divides the features of lhs and result. lhs_dims and kernel_dims name "
+      "the\n"
+      "source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation\n"
+      "count as zeros. TypeError and ValueError name the parameter.");
   module.def(
       "gather",
       [](nb::handle tensor, nb::handle indices, nb::handle axis) {

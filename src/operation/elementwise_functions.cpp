@@ -11,15 +11,6 @@
 
 namespace orlop::inline v0 {
 
-#if defined(__x86_64__)
-namespace x86_64_v3 {
-const ElementwiseFunction* elementwise_table();
-}
-namespace x86_64_v4 {
-const ElementwiseFunction* elementwise_table();
-}
-#endif
-
 ElementwiseFunctions baseline_elementwise_functions() { return baseline::table; }
 
 ElementwiseFunctions native_elementwise_functions() {

@@ -11,6 +11,16 @@
 
 namespace orlop::inline v0 {
 
+// The tables of the units that are compiled for one instruction set each.
+#if defined(__x86_64__)
+namespace x86_64_v3 {
+const ElementwiseFunction* elementwise_table();
+}
+namespace x86_64_v4 {
+const ElementwiseFunction* elementwise_table();
+}
+#endif
+
 using ElementwiseFunctions = std::span<const ElementwiseFunction>;
 /// For every processor.
 ElementwiseFunctions baseline_elementwise_functions();

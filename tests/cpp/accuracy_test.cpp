@@ -17,20 +17,12 @@
 #include <thread>
 #include <vector>
 
+#include "operation/elementwise_functions.hpp"
 #include "operation/elementwise_unit.hpp"
 #include "operation/processor.hpp"
 #include "orlop/operation/plan.hpp"
 
 namespace orlop::inline v0 {
-
-#if defined(__x86_64__)
-namespace x86_64_v3 {
-const ElementwiseFunction* elementwise_table();
-}
-namespace x86_64_v4 {
-const ElementwiseFunction* elementwise_table();
-}
-#endif
 
 namespace {
 

@@ -136,23 +136,34 @@ def test_each_operand(plan, kind):
         near(array(argument.grad), slopes(function, exact[position], cotangent))
 
 
-@pytest.mark.parametrize("plan", DIFFERENTIABLE, ids=plan_name)
-def test_through_a_strided_view_of_a_leaf(plan):
+def check_through_a_view(plan, extent, view, array_view):
+    """The first differentiable operand is a view of a leaf whose last mode has `extent(that of the operand)`."""
     random = np.random.default_rng(8)
     values = operands(plan, random)
     exact = [converted(value, plan, i) for i, value in enumerate(values)]
     position = next(i for i, operand in enumerate(plan.operands) if operand.dtype is FLOAT)
     size = values[position].shape
-    wide = smooth((*size[:-1], 2 * size[-1]), random)
-    leaf = tensor(wide)
+    source = smooth((*size[:-1], extent(size[-1])), random)
+    leaf = tensor(source)
     arguments = [tensor(value) if isinstance(value, np.ndarray) else value for value in values]
-    arguments[position] = leaf[(slice(None),) * (len(size) - 1) + (slice(None, None, 2),)]
+    arguments[position] = view(leaf, size)
     cotangent = backward(run(plan, arguments), random, CPU)
 
     def function(changed):
-        return evaluate(plan, exact[:position] + [changed[..., ::2]] + exact[position + 1 :])
+        return evaluate(plan, exact[:position] + [array_view(changed, size)] + exact[position + 1 :])
 
-    near(array(leaf.grad), slopes(function, wide.astype(np.float64), cotangent))
+    near(array(leaf.grad), slopes(function, source.astype(np.float64), cotangent))
+
+
+@pytest.mark.parametrize("plan", DIFFERENTIABLE, ids=plan_name)
+def test_through_a_strided_view_of_a_leaf(plan):
+    every_second = slice(None, None, 2)
+    check_through_a_view(
+        plan,
+        lambda extent: 2 * extent,
+        lambda leaf, size: leaf[(slice(None),) * (len(size) - 1) + (every_second,)],
+        lambda values, size: values[..., every_second],
+    )
 
 
 # All entries of a broadcast fibre are equal: a kink for what chooses among them.
@@ -165,21 +176,12 @@ WITHOUT_CHOICE = [
 
 @pytest.mark.parametrize("plan", WITHOUT_CHOICE, ids=plan_name)
 def test_through_a_broadcast_of_a_leaf(plan):
-    random = np.random.default_rng(9)
-    values = operands(plan, random)
-    exact = [converted(value, plan, i) for i, value in enumerate(values)]
-    position = next(i for i, operand in enumerate(plan.operands) if operand.dtype is FLOAT)
-    size = values[position].shape
-    narrow = smooth((*size[:-1], 1), random)
-    leaf = tensor(narrow)
-    arguments = [tensor(value) if isinstance(value, np.ndarray) else value for value in values]
-    arguments[position] = orlop.broadcast_to(leaf, orlop.Shape(*size))
-    cotangent = backward(run(plan, arguments), random, CPU)
-
-    def function(changed):
-        return evaluate(plan, exact[:position] + [np.broadcast_to(changed, size)] + exact[position + 1 :])
-
-    near(array(leaf.grad), slopes(function, narrow.astype(np.float64), cotangent))
+    check_through_a_view(
+        plan,
+        lambda extent: 1,
+        lambda leaf, size: orlop.broadcast_to(leaf, orlop.Shape(*size)),
+        np.broadcast_to,
+    )
 
 
 @pytest.mark.parametrize("plan", PAIRS_OF_ONE, ids=plan_name)

@@ -877,10 +877,12 @@ def matmul(lhs: object | None, rhs: object | None, *, accumulator_dtype: object 
 def conv_general(lhs: object | None, kernel: object | None, strides: object | None, padding: object | None, *, lhs_dilation: object | None = None, kernel_dilation: object | None = None, feature_groups: object | None = 1, lhs_dims: object | None = None, kernel_dims: object | None = None, output_dims: object | None = None) -> Tensor:
     """
     Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, spatial...],
-    both Float32, as [batch, out feature, spatial...] (P67). strides, lhs_dilation and kernel_dilation are one
-    positive integer per spatial mode, padding one (low, high). feature_groups divides the features of lhs and
-    result. lhs_dims and kernel_dims name the source's mode in each role, output_dims permutes the result.
-    Padding and the holes of lhs_dilation count as zeros. TypeError and ValueError name the parameter.
+    both Float32, as [batch, out feature, spatial...] (P67).
+
+    strides, lhs_dilation and kernel_dilation are one positive integer per spatial mode, padding one
+    (low, high). feature_groups divides the features of lhs and result. lhs_dims and kernel_dims name the
+    source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation
+    count as zeros. TypeError and ValueError name the parameter.
     """
 
 def gather(tensor: object | None, indices: object | None, axis: object | None) -> Tensor:
