@@ -15,6 +15,7 @@ namespace orlop::inline v0 {
 class CapabilitySet;
 class Carrier;
 class DependentCarrier;
+class InvocationExecutor;
 
 /// Handle of one exact carrier class. Copying is free; equality is identity. Never walks to a base class.
 class ORLOP_API CarrierClass {
@@ -28,6 +29,9 @@ class ORLOP_API CarrierClass {
     /// What the class can execute, once somebody asked (operation/capability.hpp); lives as long as the
     /// process.
     mutable std::atomic<const CapabilitySet*> capabilities{nullptr};
+    /// What runs operations for a class with a definition (operation/invocation_executor.hpp); null without
+    /// one.
+    mutable std::atomic<const InvocationExecutor*> executor{nullptr};
   };
 
   constexpr CarrierClass() noexcept = default;
