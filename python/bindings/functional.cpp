@@ -17,7 +17,7 @@ namespace {
 Argument to_operand(nb::handle value) {
   if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
-  return Argument::of(PythonValue{nb::borrow(value)});
+  return python_argument(value);
 }
 
 using BinaryFunction = Tensor (*)(Argument, Argument);

@@ -155,7 +155,7 @@ std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) 
     if (TensorObject* tensor = try_tensor(value))
       arguments.emplace_back(Tensor(Ref<TensorObject>(tensor)));
     else if (verbatim)
-      arguments.push_back(Argument::of(PythonValue{nb::borrow(value)}));
+      arguments.push_back(python_argument(value));
     else
       arguments.push_back(to_argument(value));
   }

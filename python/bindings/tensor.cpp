@@ -27,20 +27,25 @@ Tensor to_tensor(nb::handle value, std::string_view what, std::string_view name)
   raise<TypeError>(what, name, " must be a Tensor: got ", python_type_name(value));
 }
 
+Argument python_argument(nb::handle value) {
+  return Argument::of(PythonValue{nb::borrow(value)}, python_type_name(value));
+}
+
 Argument to_argument(nb::handle value) {
   if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
   if (nb::isinstance<Shape>(value)) return Argument::of(nb::cast<Shape>(value));
   if (nb::isinstance<Stride>(value)) return Argument::of(nb::cast<Stride>(value));
   if (is_tree(value)) return Argument::of(to_tree(value, "operation", "an argument"));
-  if (PyUnicode_Check(value.ptr())) return Argument::of(nb::cast<std::string>(value));
-  if (nb::isinstance<Carrier>(value)) return Argument::of(nb::cast<Ref<Carrier>>(value));
-  if (value.is_none()) return Argument::of(nullptr);
+  if (PyUnicode_Check(value.ptr())) return Argument::of(nb::cast<std::string>(value), "str");
+  if (nb::isinstance<Carrier>(value))
+    return Argument::of(nb::cast<Ref<Carrier>>(value), python_type_name(value));
+  if (value.is_none()) return Argument::of(nullptr, "None");
   if (auto list = try_index_list(value)) return std::move(*list);
   if (auto lists = try_nested_index_list(value)) return std::move(*lists);
   if (PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()))
     return Argument(Scalar(to_index<ValueError>(value, "operation", "an argument")));
-  return Argument::of(PythonValue{nb::borrow(value)});
+  return python_argument(value);
 }
 
 nb::object from_argument(const Argument& argument) {

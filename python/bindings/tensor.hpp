@@ -42,6 +42,8 @@ struct PythonValue {
 
 /// A positional argument as the built-in operations understand it.
 Argument to_argument(nb::handle value);
+/// The Python object itself as an argument.
+Argument python_argument(nb::handle value);
 nb::object from_argument(const Argument& argument);
 
 /// The collector's slots and those of the buffer protocol.

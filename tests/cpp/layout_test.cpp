@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "orlop/layout/iteration.hpp"
 #include "orlop/layout/layout.hpp"
@@ -132,6 +133,9 @@ TEST(Layout, EvaluatesOrdinalsAndCoordinates) {
   expect_error<ValueError>([] { (void)make({2, 3}, {{1, 2}}); }, "do not match in Structure");
   EXPECT_EQ(Layout()(0), 0);
   EXPECT_EQ(layout.to_string(), "Layout( Shape<(4, 3)>, Stride<(3, 20)>)");
+  std::ostringstream stream;
+  stream << layout.shape() << ' ' << layout;
+  EXPECT_EQ(stream.str(), "Shape<(4, 3)> Layout( Shape<(4, 3)>, Stride<(3, 20)>)");
   const Layout copy = layout;
   EXPECT_TRUE(copy.same_data(layout));
 }

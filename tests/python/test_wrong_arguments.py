@@ -122,3 +122,10 @@ def test_friendly_factories_refuse_none_in_our_words():
 def test_permute_refuses_none_in_our_words(call):
     with pytest.raises(TypeError, match=PATTERN):
         call()
+
+
+@pytest.mark.parametrize(("value", "type_name"), [("x", "str"), (None, "NoneType"), (1j, "complex")])
+def test_a_refused_operand_is_named_by_its_type(value, type_name):
+    for call in (lambda: functional.add(matrix(), value), lambda: functional.clamp(matrix(), value, 1.0)):
+        with pytest.raises(TypeError, match=f"real number: got {type_name}"):
+            call()

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,15 @@ void append_text(std::string& out, const T& part) {
 }
 
 }  // namespace detail
+
+/// Everything with `to_string()` also prints to a stream: `std::cout << tensor.layout()`.
+template <class T>
+  requires requires(const T& value) {
+    { value.to_string() } -> std::convertible_to<std::string>;
+  }
+std::ostream& operator<<(std::ostream& out, const T& value) {
+  return out << value.to_string();
+}
 
 /// Concatenates the parts: strings, characters, numbers, and anything with `to_string()`.
 template <class... Parts>

@@ -21,9 +21,10 @@ class ORLOP_API Argument {
  public:
   Argument(Tensor tensor) : value_(std::move(tensor)) {}
   Argument(Scalar scalar) : value_(scalar) {}
+  /// `type_name` is what messages call a value of this type.
   template <class T>
-  [[nodiscard]] static Argument of(T value) {
-    return Argument(Other{std::any(std::move(value))});
+  [[nodiscard]] static Argument of(T value, std::string type_name = "another value") {
+    return Argument(Other{std::any(std::move(value)), std::move(type_name)});
   }
 
   [[nodiscard]] const Tensor* tensor() const noexcept { return std::get_if<Tensor>(&value_); }
@@ -34,10 +35,16 @@ class ORLOP_API Argument {
     const auto* other = std::get_if<Other>(&value_);
     return other != nullptr ? std::any_cast<T>(&other->value) : nullptr;
   }
+  /// What kind of value it is, for messages.
+  [[nodiscard]] std::string_view type_name() const noexcept {
+    const auto* other = std::get_if<Other>(&value_);
+    return other != nullptr ? std::string_view(other->type_name) : tensor() != nullptr ? "Tensor" : "number";
+  }
 
  private:
   struct Other {  // keeps std::any's conversions from everything out of overload resolution
     std::any value;
+    std::string type_name;
   };
   explicit Argument(Other other) : value_(std::move(other)) {}
 

@@ -65,7 +65,7 @@ void ElementwiseDefinition::check_arguments(std::span<const Argument> arguments)
   for (const Argument& argument : arguments) {
     has_tensor = has_tensor || argument.tensor() != nullptr;
     if (argument.tensor() == nullptr && argument.scalar() == nullptr)
-      raise<TypeError>(name(), "every operand must be a Tensor or a real number");
+      raise<TypeError>(name(), "every operand must be a Tensor or a real number: got ", argument.type_name());
   }
   if (!has_tensor) raise<TypeError>(name(), "needs at least one Tensor operand: got only numbers");
 }
