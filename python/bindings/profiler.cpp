@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "carrier.hpp"
+#include "orlop/interop/chrome_trace.hpp"
 #include "orlop/operation/operation.hpp"
 #include "plans.hpp"
 
@@ -82,6 +83,15 @@ nb::tuple key_averages(const Profiler& self, nb::handle group_by_input_shape) {
                       each.total_time_ns, each.self_total_time_ns, each.mean_time_ns, each.min_time_ns,
                       each.max_time_ns));
   return nb::tuple(out);
+}
+
+void export_trace(const Profiler& self, nb::handle path) {
+  PyObject* encoded = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw_python_error();
+  const auto bytes = nb::steal<nb::bytes>(encoded);
+  const std::filesystem::path target(std::string(bytes.c_str(), bytes.size()));
+  const nb::gil_scoped_release unlocked;
+  export_chrome_trace(self, target);
 }
 
 // --- Arguments
@@ -172,7 +182,11 @@ void bind_profiler(nb::module_& parent) {
            "descending"_a.none() = true, "group_by_input_shape"_a.none() = false,
            "row_limit"_a.none() = nb::none(),
            "The averages as aligned text, sorted by a field of ProfilerAggregate.\n\n"
-           "Errors: ValueError for another `sort_by`, or a `row_limit` that is no non-negative integer.");
+           "Errors: ValueError for another `sort_by`, or a `row_limit` that is no non-negative integer.")
+      .def("export_chrome_trace", export_trace, "path"_a.none(),
+           "Writes the recording as JSON that chrome://tracing and Perfetto draw.\n\n"
+           "Operations are one track of nested bars; moves, and evictions and promotions, are tracks\n"
+           "beside it. Errors: RuntimeError before the end of the `with` block, OSError.");
 }
 
 }  // namespace orlop::bindings

@@ -86,8 +86,7 @@ class detail::ProfilerSession {
   }
 
   [[nodiscard]] const std::vector<ProfilerEvent>& frozen_events() {
-    if (phase() != Phase::frozen)
-      raise<RuntimeError>(what, "results are there after exit; leave the profiler's context first");
+    require_frozen();
     const std::lock_guard lock(detached_mutex_);
     if (results_.empty() || results_.front().size() != events_.size() + detached_.size())
       results_.push_front(merged());
@@ -136,6 +135,31 @@ class detail::ProfilerSession {
     }
   }
 
+  std::optional<ResidencyTransition> open_transition(std::string_view name, CarrierClass carrier_type,
+                                                     Index bytes) {
+    if (!is_selected(carrier_type)) return std::nullopt;
+    return ResidencyTransition{std::string(name), carrier_type, bytes, now_ns(), 0, thread_, false};
+  }
+
+  /// From any thread, as close_detached.
+  void close_transition(ResidencyTransition transition, bool succeeded) noexcept {
+    transition.duration_ns = now_ns() - transition.start_time_ns;
+    transition.succeeded = succeeded;
+    try {
+      const std::lock_guard lock(detached_mutex_);
+      transitions_.push_back(std::move(transition));
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  [[nodiscard]] std::vector<ResidencyTransition> frozen_transitions() {
+    require_frozen();
+    const std::lock_guard lock(detached_mutex_);
+    std::vector<ResidencyTransition> all(transitions_);
+    std::ranges::stable_sort(all, {}, &ResidencyTransition::start_time_ns);
+    return all;
+  }
+
   void close(std::size_t place, bool succeeded) noexcept {
     if (phase() != Phase::active || place >= open_.size()) return;
     const Open closed = open_[place];
@@ -156,6 +180,11 @@ class detail::ProfilerSession {
     std::int64_t start_time_ns = 0;
     std::int64_t children_ns = 0;
   };
+
+  void require_frozen() const {
+    if (phase() != Phase::frozen)
+      raise<RuntimeError>(what, "results are there after exit; leave the profiler's context first");
+  }
 
   [[nodiscard]] bool is_selected(CarrierClass carrier_class) const {
     return !options_.carriers ||
@@ -196,6 +225,7 @@ class detail::ProfilerSession {
   std::int64_t next_detached_ = -1;  // ids below those of events_, until they are merged
   std::mutex detached_mutex_;        // guards what follows
   std::vector<ProfilerEvent> detached_;
+  std::vector<ResidencyTransition> transitions_;
   std::forward_list<std::vector<ProfilerEvent>> results_;  // the latest first
 };
 
@@ -226,6 +256,16 @@ void detail::DetachedSpan::close(bool succeeded) noexcept {
   session_.reset();
 }
 
+void detail::ResidencySpan::open(std::string_view name, CarrierClass carrier_type, Index bytes) {
+  session_ = begin_profiled_call(*active_profiler_session);
+  if (session_ != nullptr) transition_ = session_->open_transition(name, carrier_type, bytes);
+}
+
+void detail::ResidencySpan::close(bool succeeded) noexcept {
+  if (session_ != nullptr && transition_) session_->close_transition(*std::move(transition_), succeeded);
+  session_.reset();
+}
+
 Profiler::Profiler(ProfilerOptions options)
     : session_(std::make_shared<detail::ProfilerSession>(std::move(options))) {}
 
@@ -242,6 +282,8 @@ void Profiler::exit_quietly() noexcept {
 }
 
 const std::vector<ProfilerEvent>& Profiler::events() const { return session_->frozen_events(); }
+
+std::vector<ResidencyTransition> Profiler::transitions() const { return session_->frozen_transitions(); }
 
 // --- Averages ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/evictable/evictable.hpp"
+#include "orlop/interop/chrome_trace.hpp"
 #include "orlop/operation/functional.hpp"
 #include "orlop/operation/operation.hpp"
 
@@ -256,6 +259,27 @@ TEST(Profiler, SeesRealCallsAndTheirFailures) {
   EXPECT_EQ(profiler.events()[0].input_shapes, (InputShapes{Shape{{2, 5}, 3}, std::nullopt}));
   EXPECT_TRUE(profiler.events()[0].succeeded);
   EXPECT_FALSE(profiler.events()[1].succeeded);
+}
+
+TEST(Profiler, WritesATraceWithTransitionsOnATrackOfTheirOwn) {
+  const Ref<Evictable> carrier = Evictable::make(CPU::make(2), CPU::make(2));
+  Profiler profiler;
+  profiler.enter();
+  call("relu");
+  carrier->evict();
+  EXPECT_THROW(static_cast<void>(profiler.transitions()), RuntimeError);
+  profiler.exit();
+  const std::vector<ResidencyTransition> transitions = profiler.transitions();
+  ASSERT_EQ(transitions.size(), 1);
+  EXPECT_EQ(transitions[0].name, "evict");
+  EXPECT_EQ(transitions[0].bytes, 8);
+  EXPECT_TRUE(transitions[0].succeeded);
+  const auto path = std::filesystem::path(testing::TempDir()) / "orlop_trace.json";
+  export_chrome_trace(profiler, path);
+  std::ifstream file(path);
+  const std::string json(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(json, HasSubstr("\"args\":{\"carrier\":\"Evictable\",\"bytes\":8,\"succeeded\":true}"));
+  std::filesystem::remove(path);
 }
 
 }  // namespace

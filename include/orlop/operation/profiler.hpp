@@ -68,6 +68,17 @@ struct ProfilerAggregate {
   std::int64_t max_time_ns;
 };
 
+/// Values of a hierarchy that changed their tier, as a whole or a tile of them.
+struct ResidencyTransition {
+  std::string name;           ///< "evict" or "promote"
+  CarrierClass carrier_type;  ///< of the hierarchy
+  Index bytes;                ///< that the values take
+  std::int64_t start_time_ns;
+  std::int64_t duration_ns;
+  std::uint64_t thread_id;  ///< of the caller
+  bool succeeded;
+};
+
 struct ProfilerOptions {
   /// The exact classes to record; nothing: all.
   std::optional<std::vector<CarrierClass>> carriers = std::nullopt;
@@ -125,6 +136,8 @@ class ORLOP_API Profiler {
   /// In start order. RuntimeError before exit. A move that ends after exit joins them then, so that later ids
   /// move up; what was returned before stays as it was.
   [[nodiscard]] const std::vector<ProfilerEvent>& events() const;
+  /// What changed its tier meanwhile, in start order; no events. RuntimeError before exit.
+  [[nodiscard]] std::vector<ResidencyTransition> transitions() const;
   /// Ascending by name, class, shapes. RuntimeError before exit.
   [[nodiscard]] std::vector<ProfilerAggregate> key_averages(const KeyAveragesOptions& options = {}) const;
   /// The averages as aligned text. ValueError for an unknown `sort_by` or a negative row limit; RuntimeError
@@ -219,6 +232,27 @@ class ORLOP_API DetachedSpan {
 
   std::shared_ptr<ProfilerSession> session_;
   std::optional<ProfilerEvent> event_;
+};
+
+/// The range of one residency transition. It may end on another thread, and after the profiler's exit.
+class ORLOP_API ResidencySpan {
+ public:
+  /// Nothing happens while no profiler is active on this thread or the carrier class is not selected.
+  ResidencySpan(std::string_view name, CarrierClass carrier_type, Index bytes) {
+    if (active_profiler_session != nullptr) [[unlikely]]
+      open(name, carrier_type, bytes);
+  }
+  ResidencySpan(const ResidencySpan&) = delete;
+  ResidencySpan& operator=(const ResidencySpan&) = delete;
+  ~ResidencySpan() { close(false); }
+  /// Ends the transition, once.
+  void close(bool succeeded) noexcept;
+
+ private:
+  void open(std::string_view name, CarrierClass carrier_type, Index bytes);
+
+  std::shared_ptr<ProfilerSession> session_;
+  std::optional<ResidencyTransition> transition_;
 };
 
 /// How a binding sees classes: the Python class of an operation (held), and the text a carrier class sorts

@@ -6,6 +6,7 @@
 #include "orlop/carriers/evictable/evictable.hpp"
 #include "orlop/movement/move.hpp"
 #include "orlop/operation/capability.hpp"
+#include "orlop/operation/profiler.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "orlop/tensor/scatter.hpp"
 
@@ -260,6 +261,8 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
   require_live();
   if (is_evicted_ == evicts) return;
 
+  const auto bytes = static_cast<Index>(slots_to_bytes(*dtype_, size_));
+  detail::ResidencySpan span(evicts ? "evict" : "promote", carrier_class(), bytes);
   const Tier destination = provide(to);
   const bool is_fresh = destination.carrier != to.carrier;
   try {
@@ -279,6 +282,7 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
     if (is_fresh) discard(destination);
     throw;
   }
+  span.close(true);
   is_evicted_ = evicts;
   if (is_fresh) discard(std::exchange(to, destination));
   log(LogChannel::residency, "Evictable: ", evicts ? "evicted " : "promoted ", size_, " ", dtype_->name(),
