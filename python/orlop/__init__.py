@@ -164,7 +164,7 @@ _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
 _SUBMODULES = frozenset(
-    {"autograd", "carriers", "core", "einops", "friendly", "functional", "io", "layout", "nn", "operation", "profiler"}
+    {"autograd", "carriers", "core", "einops", "friendly", "functional", "io", "layout", "nn", "operation", "profiler", "view"}
 )
 
 __all__ = sorted(_EXPORTS)

@@ -9,6 +9,7 @@ from orlop import layout as layout
 from orlop import nn as nn
 from orlop import operation as operation
 from orlop import profiler as profiler
+from orlop import view as view
 from orlop._core import AwaitMove as AwaitMove
 from orlop._core import AwaitResult as AwaitResult
 from orlop._core import BlockDevice as BlockDevice

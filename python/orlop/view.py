@@ -1,0 +1,156 @@
+"""Pictures: where a layout puts each coordinate.
+
+>>> from orlop import Layout, Shape, Stride, view
+>>> picture = view.layout(Layout(Shape(4, [2, 3]), Stride(2, [1, 8])))
+>>> picture.svg.startswith("<svg")
+True
+
+`picture.save("layout.svg")` writes a file; a notebook draws the picture itself. `.png` needs matplotlib: install
+`orlop[view]`.
+"""
+
+import itertools
+import os
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from orlop._core import IndexMap, Layout
+
+__all__ = ["LayoutPicture", "layout"]
+
+_MOST_CELLS = 4096
+_CELL = 36  # pixels
+_ROW_OF_PANELS = 36  # cells side by side before a further panel goes below
+# Cells of equal index modulo eight look alike, so that runs and jumps show.
+_SHADES = ("#ffffff", "#dbe9f6", "#bad6eb", "#fee6ce", "#fdd0a2", "#e5f5e0", "#c7e9c0", "#dadaeb")
+
+
+class _Mark(NamedTuple):
+    """A text at the centre of a cell; with a shade, the cell itself."""
+
+    column: float
+    row: float
+    text: str
+    shade: str | None = None
+
+
+def _extent(mode):
+    size = 1
+    for item in mode if isinstance(mode, tuple) else (mode,):
+        size *= _extent(item) if isinstance(item, tuple) else item
+    return size
+
+
+def _coordinate(mode, ordinal):
+    """The nested coordinate of an ordinal, first leaf fastest: what stands beside a row or column."""
+    if not isinstance(mode, tuple):
+        return str(ordinal)
+    parts = []
+    for item in mode:
+        size = _extent(item)
+        parts.append(_coordinate(item, ordinal % size))
+        ordinal //= size
+    return "(" + ",".join(parts) + ")"
+
+
+def _marks(index_map):
+    """Every text of the picture: one panel for each coordinate of the third mode and those after it."""
+    rows, columns, *others = (*index_map.shape.top_level, 1, 1)[: max(2, len(index_map.shape))]
+    height, width = _extent(rows), _extent(columns)
+    side_by_side = max(1, _ROW_OF_PANELS // (width + 1))
+    ordinals = itertools.count()  # in the order of the loops below
+    for panel in range(_extent(tuple(others))):
+        left, top = panel % side_by_side * (width + 2), panel // side_by_side * (height + 2)
+        if others:
+            yield _Mark(left, top, "·,·," + _coordinate(tuple(others), panel)[1:-1])
+        for row in range(height):
+            yield _Mark(left, top + row + 1, _coordinate(rows, row))
+        for column in range(width):
+            yield _Mark(left + column + 1, top, _coordinate(columns, column))
+            for row in range(height):
+                index = index_map(next(ordinals))
+                yield _Mark(left + column + 1, top + row + 1, str(index), _SHADES[index % len(_SHADES)])
+
+
+class LayoutPicture:
+    """What `layout` draws: rows are the first mode, columns the second, each cell shows its index."""
+
+    def __init__(self, index_map):
+        self._marks = list(_marks(index_map))
+        self._width = max(mark.column for mark in self._marks) + 1
+        self._height = max(mark.row for mark in self._marks) + 1
+        self.title = type(index_map).__name__
+        if isinstance(index_map, Layout):
+            self.title = f"{index_map.shape.top_level}:{index_map.stride.top_level}"
+
+    @property
+    def svg(self):
+        """The picture as the text of an SVG file."""
+        width, height = max(self._width * _CELL, 9 * len(self.title)), (self._height + 1) * _CELL
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+            ' font-family="sans-serif" text-anchor="middle" dominant-baseline="central">',
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            f'<text x="8" y="{_CELL / 2}" font-size="14" text-anchor="start">{escape(self.title)}</text>',
+        ]
+        for column, row, text, shade in self._marks:
+            x, y = column * _CELL, (row + 1) * _CELL
+            if shade is not None:
+                lines.append(f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" fill="{shade}" stroke="#444"/>')
+            size, colour = self._font(text), "#000" if shade is not None else "#a22"
+            lines.append(
+                f'<text x="{x + _CELL / 2}" y="{y + _CELL / 2}" font-size="{size}" fill="{colour}">{escape(text)}</text>'
+            )
+        return "\n".join([*lines, "</svg>\n"])
+
+    @staticmethod
+    def _font(text):
+        return max(6, min(13, 50 // len(text)))
+
+    def _repr_svg_(self):
+        return self.svg
+
+    def __repr__(self):
+        return f"LayoutPicture({self.title})"
+
+    def save(self, path):
+        """Writes an SVG file, or by matplotlib a PNG file; ValueError for another suffix."""
+        suffix = os.path.splitext(os.fspath(path))[1].lower()
+        if suffix == ".svg":
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.svg)
+        elif suffix == ".png":
+            self._save_png(path)
+        else:
+            raise ValueError(f"[LayoutPicture.save] the name must end in .svg or .png: got {os.fspath(path)!r}")
+
+    def _save_png(self, path):
+        try:
+            from matplotlib.figure import Figure
+            from matplotlib.patches import Rectangle
+        except ImportError as error:
+            raise ImportError("[LayoutPicture.save] PNG needs matplotlib; install orlop[view] or save as .svg") from error
+        figure = Figure(figsize=(self._width * 0.4, (self._height + 1) * 0.4), layout="constrained")
+        axes = figure.add_subplot(xlim=(0, self._width), ylim=(self._height, 0), aspect="equal", title=self.title)
+        axes.axis("off")
+        for column, row, text, shade in self._marks:
+            if shade is not None:
+                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=shade, edgecolor="#444"))
+            colour = "#000" if shade is not None else "#a22"
+            axes.text(column + 0.5, row + 0.5, text, size=self._font(text) * 0.7, color=colour, ha="center", va="center")
+        figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def layout(layout):
+    """A picture of a Layout or another IndexMap of at most 4096 coordinates.
+
+    Modes after the second make one panel for each of their coordinates. TypeError for what is no IndexMap,
+    ValueError for one too large to be read.
+    """
+    if not isinstance(layout, IndexMap):
+        raise TypeError(f"[view.layout] layout must be a Layout or another IndexMap: got {type(layout).__name__}")
+    if layout.size > _MOST_CELLS:
+        raise ValueError(
+            f"[view.layout] the layout has {layout.size} coordinates; at most {_MOST_CELLS} can be read: draw a part of it"
+        )
+    return LayoutPicture(layout)
