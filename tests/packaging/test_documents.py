@@ -40,11 +40,24 @@ def test_dev_without_a_verb_lists_the_verbs(root):
     ] == []
 
 
-def test_readme_example_prints_what_it_shows(root):
-    text = (root / "README.md").read_text()
-    example, expected = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", text, re.DOTALL).groups()
+def examples(text: str) -> list[tuple[str, str]]:
+    """Python blocks that are followed by what they print."""
+    return re.findall(r"```python\n((?:(?!```).)*)```\s+```text\n(.*?)```", text, re.DOTALL)
+
+
+def test_examples_print_what_is_shown_below_them(root):
+    found = 0
+    for document in documents(root):
+        names: dict = {}  # those of a document go on
+        for example, expected in examples(document.read_text()):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(example, str(document), "exec"), names)
+            assert printed.getvalue() == expected
+            found += 1
+    assert found >= 3
+
+
+def test_readme_example_is_short(root):
+    ((example, _),) = examples((root / "README.md").read_text())
     assert len([line for line in example.splitlines() if line and not line.startswith("from ")]) <= 10
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(example, "README.md", "exec"), {})
-    assert printed.getvalue() == expected
