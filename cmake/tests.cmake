@@ -31,3 +31,11 @@ if(ORLOP_PYTHON)
   target_compile_options(orlop_conformance PRIVATE -Wall -Wextra -Wconversion -Wno-pedantic)
   set_target_properties(orlop_conformance PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
 endif()
+
+# Preloaded into a test process, lets its allocations fail; sanitizers bring allocators of their own.
+if(ORLOP_PYTHON AND NOT ORLOP_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  add_library(allocation_faults MODULE tests/faults/allocation_faults.cpp)
+  target_compile_options(allocation_faults PRIVATE ${ORLOP_WARNINGS})
+  target_link_libraries(allocation_faults PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(allocation_faults PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+endif()

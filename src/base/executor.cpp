@@ -15,6 +15,7 @@
 
 #include "orlop/base/blocking.hpp"
 #include "orlop/base/error.hpp"
+#include "orlop/base/forever.hpp"
 
 namespace orlop::inline v0 {
 
@@ -35,11 +36,10 @@ struct Shared {
   bool is_draining = false;
 };
 
-Shared* make_shared_state() { return std::make_unique<Shared>().release(); }
-
 // Never destroyed: work may end at any time before the process does. A fork's child gets a fresh one.
 Shared*& place() noexcept {
-  static Shared* shared = make_shared_state();
+  static Forever<Shared> first;
+  static Shared* shared = &*first;
   return shared;
 }
 Shared& shared() noexcept { return *place(); }
@@ -49,7 +49,11 @@ thread_local Task* running_here = nullptr;
 thread_local bool is_worker = false;
 
 std::exception_ptr runtime_error(std::string_view reason) noexcept {
-  return std::make_exception_ptr(RuntimeError(message("background work", reason)));
+  try {
+    raise<RuntimeError>("background work", reason);
+  } catch (...) {  // or std::bad_alloc
+    return std::current_exception();
+  }
 }
 
 /// New threads leave signals to the threads of the program.
@@ -161,10 +165,10 @@ Executor& Executor::make(int thread_limit) {
     return 0;
   }();
   static_cast<void>(handlers);
-  Executor* made = std::unique_ptr<Executor>(new Executor(thread_limit)).release();
+  std::unique_ptr<Executor> made(new Executor(thread_limit));
   const std::lock_guard lock(shared().mutex);
-  shared().executors.push_back(made);
-  return *made;
+  shared().executors.push_back(made.get());
+  return *made.release();
 }
 
 void Executor::install_handlers() {
@@ -176,7 +180,7 @@ void Executor::install_handlers() {
 /// thread itself runs goes on.
 void Executor::enter_child() noexcept {
   Shared& parents = shared();
-  place() = make_shared_state();
+  place() = std::make_unique<Shared>().release();
   shared().executors.swap(parents.executors);
   for (Executor* executor : shared().executors) {
     // Kept for ever, so that counts stay as they are.
@@ -267,18 +271,21 @@ void Executor::withdraw(const Task& task) noexcept {
 }
 
 void Executor::drain_all() noexcept {
-  std::deque<Ref<Task>> unstarted;
-  {
+  const auto next_unstarted = [] {
+    Ref<Task> task;
     Shared& all = shared();
     const std::lock_guard lock(all.mutex);
     all.is_draining = true;
     for (Executor* executor : all.executors) {
-      for (Ref<Task>& task : executor->queue_) unstarted.push_back(std::move(task));
-      executor->queue_.clear();
+      if (executor->queue_.empty()) continue;
+      task = std::move(executor->queue_.front());
+      executor->queue_.pop_front();
+      break;
     }
-  }
-  for (const Ref<Task>& task : unstarted) task->cancel("the process ended before the work was started");
-  unstarted.clear();
+    return task;
+  };
+  while (const Ref<Task> task = next_unstarted())
+    task->cancel("the process ended before the work was started");
   const BlockingScope blocking;
   std::unique_lock lock(shared().mutex);
   shared().task_ended.wait(lock, [] { return shared().live.empty() && shared().busy_threads == 0; });

@@ -1,7 +1,11 @@
 // The shared count: lock-free while C++ owns the object, Python's own count afterwards.
 #include "orlop/base/object.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <memory_resource>
+#include <new>
 #include <vector>
 
 namespace orlop::inline v0 {
@@ -45,13 +49,21 @@ void Object::set_python_object(_object* owner) noexcept {
 
 void release_iteratively(Ref<Object> held) noexcept {
   // The outermost call on a thread empties the list; calls from destructors only add to it.
-  thread_local std::vector<Ref<Object>>* pending = nullptr;
+  thread_local std::pmr::vector<Ref<Object>>* pending = nullptr;
   if (!held) return;
   if (pending != nullptr) {
-    pending->push_back(std::move(held));
+    try {
+      pending->push_back(std::move(held));
+    } catch (const std::bad_alloc&) {  // `held` goes here instead, a level deeper
+    }
     return;
   }
-  std::vector<Ref<Object>> list;
+  // A chain needs a place or two, whatever its length, and those are there without any memory.
+  constexpr std::size_t places = 32;
+  alignas(Ref<Object>) std::array<std::byte, places * sizeof(Ref<Object>)> room;
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
+  std::pmr::vector<Ref<Object>> list(&memory);
+  list.reserve(places);
   pending = &list;
   list.push_back(std::move(held));
   while (!list.empty()) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "io/fork.hpp"
+#include "orlop/base/forever.hpp"
 
 #if defined(__linux__)
 #include <linux/fs.h>
@@ -46,8 +47,8 @@ IoCalls kernel;
 
 // Null: the kernel. Guarded by io_mutex(), and never destroyed: the session directory goes at the very end.
 std::shared_ptr<IoCalls>& replacement() {
-  static std::shared_ptr<IoCalls>& place = *std::make_unique<std::shared_ptr<IoCalls>>().release();
-  return place;
+  static Forever<std::shared_ptr<IoCalls>> place;
+  return *place;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <map>
 #include <mutex>
 
+#include "orlop/base/forever.hpp"
+
 #include "orlop/movement/move.hpp"
 
 namespace orlop::inline v0 {
@@ -26,8 +28,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto& instance = *std::make_unique<Registry>().release();  // routes may be asked for at exit
-  return instance;
+  static Forever<Registry> instance;  // routes may be asked for at exit
+  return *instance;
 }
 
 std::string pair_text(CarrierClass source_class, CarrierClass destination_class) {

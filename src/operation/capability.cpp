@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "operation/plan_table.hpp"
+#include "orlop/base/forever.hpp"
 #include "orlop/dtype/dtype.hpp"
 
 namespace orlop::inline v0 {
@@ -239,8 +240,8 @@ struct Registration {
 class CapabilityRegistry {
  public:
   static CapabilityRegistry& get() {
-    static CapabilityRegistry& registry = *std::make_unique<CapabilityRegistry>().release();
-    return registry;
+    static Forever<CapabilityRegistry> registry;
+    return *registry;
   }
 
   void check_open(CarrierClass carrier_class) {

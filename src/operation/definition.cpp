@@ -36,13 +36,19 @@ Gradients Definition::gradients(const GradientContext&) const {
 }
 
 Kernel Definition::kernel(const KernelTable& table) const noexcept {
-  const Remembered* remembered = remembered_.load(std::memory_order_acquire);
-  if (remembered != nullptr && remembered->table == &table) return remembered->kernel;
+  const Remembered* const newest = remembered_.load(std::memory_order_acquire);
+  for (const Remembered* entry = newest; entry != nullptr; entry = entry->older)
+    if (entry->table == &table) return entry->kernel;
   Kernel found = table.find(name_);
   if (found == nullptr) found = reference_kernels().find(name_);
-  // Entries are few (backends) and live as long as the table of definitions.
-  remembered_.store(std::make_unique<Remembered>(Remembered{&table, found}).release(),
-                    std::memory_order_release);
+  try {
+    // Entries are few (backends) and live as long as the table of definitions.
+    auto entry = std::make_unique<Remembered>(Remembered{&table, found, newest});
+    const Remembered* expected = newest;
+    if (remembered_.compare_exchange_strong(expected, entry.get(), std::memory_order_acq_rel))
+      static_cast<void>(entry.release());
+  } catch (const std::bad_alloc&) {  // found again by the next call
+  }
   return found;
 }
 

@@ -60,10 +60,11 @@ class Definition {
  private:
   std::string_view name_;
   mutable std::atomic<const OperationSpec*> spec_{nullptr};
-  // The last table asked and its answer: in practice a process computes on one or two backends.
+  // The tables asked so far and their answers, the newest first: a process computes on one or two backends.
   struct Remembered {
     const KernelTable* table;
     Kernel kernel;
+    const Remembered* older;
   };
   mutable std::atomic<const Remembered*> remembered_{nullptr};
 };

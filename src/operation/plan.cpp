@@ -9,6 +9,7 @@
 
 #include "operation/plan_table.hpp"
 #include "orlop/base/error.hpp"
+#include "orlop/base/forever.hpp"
 #include "orlop/dtype/dtype.hpp"
 
 namespace orlop::inline v0 {
@@ -173,8 +174,8 @@ class PlanRegistry {
   }
 
   static const PlanRegistry& get() {
-    static const PlanRegistry& registry = *std::make_unique<PlanRegistry>().release();
-    return registry;
+    static Forever<PlanRegistry> registry;
+    return *registry;
   }
 
   [[nodiscard]] std::span<const OperationSpec> specs() const { return specs_; }

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "orlop/base/forever.hpp"
+
 namespace orlop::inline v0 {
 
 namespace {
@@ -21,9 +23,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto& instance =
-      *std::make_unique<Registry>().release();  // never destroyed: classes outlive carriers
-  return instance;
+  static Forever<Registry> instance;  // classes outlive carriers
+  return *instance;
 }
 
 std::string short_name(const std::type_info& type) {

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <utility>
 
+#include "orlop/base/forever.hpp"
+
 namespace orlop::inline v0 {
 
 namespace {
@@ -98,8 +100,8 @@ class Cache {
 };
 
 Cache& cache() noexcept {
-  static Cache& instance = *std::make_unique<Cache>().release();  // memory is given back until the very end
-  return instance;
+  static Forever<Cache> instance;  // memory is given back until the very end
+  return *instance;
 }
 
 std::shared_ptr<std::byte> from_heap(std::size_t bytes, bool is_zeroed) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <string>
 
 #include "orlop/base/export.hpp"
@@ -25,11 +26,14 @@ ORLOP_API void install_log_listener(const LogListener* listener) noexcept;
 ORLOP_API void write_log(LogChannel channel, const std::string& line) noexcept;
 }  // namespace detail
 
-/// One line of the log, put together only if somebody watches. Outside every lock: a listener may run
-/// anything.
+/// One line of the log, put together only if somebody watches; lost where there is no memory for it. Outside
+/// every lock: a listener may run anything.
 template <class... Parts>
-void log(LogChannel channel, const Parts&... parts) {
-  if (detail::is_log_watched(channel)) detail::write_log(channel, text(parts...));
+void log(LogChannel channel, const Parts&... parts) noexcept {
+  try {
+    if (detail::is_log_watched(channel)) detail::write_log(channel, text(parts...));
+  } catch (const std::bad_alloc&) {  // what the line would have told of has happened nevertheless
+  }
 }
 
 }  // namespace orlop::inline v0

@@ -97,7 +97,7 @@ BlockDevice::BlockDevice(std::string path, std::shared_ptr<detail::IoCalls> call
       logical_block_(static_cast<Index>(geometry.logical_block_size)),
       physical_block_(static_cast<Index>(geometry.physical_block_size)),
       alignment_(std::max(logical_block_, physical_block_)) {
-  if (const Index usable = capacity_ / alignment_ * alignment_; usable > 0) free_.emplace(0, usable);
+  if (const Index usable = capacity_ / alignment_ * alignment_; usable > 0) free_.push_back({0, usable});
 }
 
 BlockDevice::~BlockDevice() {
@@ -169,34 +169,33 @@ void BlockDevice::initialise(BlockDeviceCarrier& carrier, Index size, bool empty
 
 BlockDevice::Extent BlockDevice::take(Index payload) {
   const Index bytes = (payload + alignment_ - 1) / alignment_ * alignment_;
-  const auto found = std::ranges::find_if(free_, [&](const auto& range) { return range.second >= bytes; });
+  // Between any two free extents lies one that is taken: giving back never needs memory.
+  const auto most = static_cast<std::size_t>(carriers_.load(std::memory_order_acquire)) + 1;
+  if (free_.capacity() < most) free_.reserve(2 * most);
+  const auto found = std::ranges::find_if(free_, [&](const Extent& range) { return range.bytes >= bytes; });
   if (found == free_.end()) {
     Index largest = 0;
-    for (const auto& [offset, length] : free_) largest = std::max(largest, length);
+    for (const Extent& range : free_) largest = std::max(largest, range.bytes);
     raise<MemoryError>(kWhat, "no room on '", path_, "' for ", bytes, " bytes: the largest free extent has ",
                        largest, " of ", capacity_, "; release other carriers");
   }
-  const auto [offset, length] = *found;
-  free_.erase(found);
-  if (length > bytes) free_.emplace(offset + bytes, length - bytes);
-  return {offset, bytes};
+  const Extent taken{found->offset, bytes};
+  found->offset += bytes;
+  found->bytes -= bytes;
+  if (found->bytes == 0) free_.erase(found);
+  return taken;
 }
 
-void BlockDevice::give_back(const Extent& extent) {
-  auto [offset, bytes] = extent;
-  auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + bytes) {
-    bytes += next->second;
+void BlockDevice::give_back(Extent extent) noexcept {
+  auto next = std::ranges::lower_bound(free_, extent.offset, {}, &Extent::offset);
+  if (next != free_.end() && next->offset == extent.offset + extent.bytes) {
+    extent.bytes += next->bytes;
     next = free_.erase(next);
   }
-  if (next != free_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      before->second += bytes;
-      return;
-    }
-  }
-  free_.emplace_hint(next, offset, bytes);
+  if (next != free_.begin() && std::prev(next)->offset + std::prev(next)->bytes == extent.offset)
+    std::prev(next)->bytes += extent.bytes;
+  else
+    free_.insert(next, extent);
 }
 
 detail::IoTarget BlockDevice::target() const {

@@ -9,10 +9,10 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "orlop/io/transfer.hpp"
 #include "orlop/storage/carrier.hpp"
@@ -77,7 +77,7 @@ class ORLOP_API BlockDevice final : public Object {
   void require_usable() const;
   // With the lock held.
   [[nodiscard]] Extent take(Index payload);
-  void give_back(const Extent& extent);
+  void give_back(Extent extent) noexcept;
   [[nodiscard]] detail::IoTarget target() const;
   template <class Transfer>
   void guarded(Transfer transfer);
@@ -97,7 +97,7 @@ class ORLOP_API BlockDevice final : public Object {
   std::atomic<bool> is_fault_reported_{false};
   std::atomic<Index> carriers_{0};  // objects, released ones too
   std::mutex mutex_;
-  std::map<Index, Index> free_;  // offset to bytes; neighbours are merged
+  std::vector<Extent> free_;  // by offset; neighbours are merged
 };
 
 /// Float32 slots on a BlockDevice, of fixed size. Made by BlockDevice::allocate and by the factories of
