@@ -35,4 +35,5 @@ NB_MODULE(_core, module) {
   bind_movement(module);
   bind_await(module);
   bind_evictable(module);
+  bind_tiled_evictable(module);
 }

@@ -149,5 +149,6 @@ void bind_metal(nb::module_& module);
 void bind_movement(nb::module_& module);
 void bind_await(nb::module_& module);
 void bind_evictable(nb::module_& module);
+void bind_tiled_evictable(nb::module_& module);
 
 }  // namespace orlop::bindings

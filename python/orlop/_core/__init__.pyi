@@ -4,6 +4,7 @@ from orlop._core import _einops as _einops
 from orlop._core import _friendly as _friendly
 from orlop._core import _plans as _plans
 from orlop._core import _profiler as _profiler
+from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
 from typing import TypeAlias

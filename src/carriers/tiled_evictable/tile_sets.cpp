@@ -213,12 +213,19 @@ bool operator==(const TileSet& a, const TileSet& b) noexcept {
 
 // --- TileSelection ----------------------------------------------------------------------------------------
 
+void TileSelection::require_choices(std::span<const std::size_t> counts) {
+  constexpr std::string_view what = "TileSelection";
+  if (counts.empty()) raise<ValueError>(what, "per_axis must have at least one axis: got none");
+  for (std::size_t axis = 0; axis < counts.size(); ++axis)
+    if (counts[axis] == 0)
+      raise<ValueError>(what, "per_axis[", axis, "] must choose at least one tile: got none");
+}
+
 TileSelection::TileSelection(std::vector<std::vector<Index>> per_axis) {
   constexpr std::string_view what = "TileSelection";
-  if (per_axis.empty()) raise<ValueError>(what, "per_axis must have at least one axis: got none");
-  for (std::size_t axis = 0; axis < per_axis.size(); ++axis)
-    if (per_axis[axis].empty())
-      raise<ValueError>(what, "per_axis[", axis, "] must choose at least one tile: got none");
+  std::vector<std::size_t> counts;
+  for (const std::vector<Index>& axis : per_axis) counts.push_back(axis.size());
+  require_choices(counts);
   for (const std::vector<Index>& axis : per_axis) require_non_negative(what, axis);
   for (std::size_t axis = 0; axis < per_axis.size(); ++axis) {
     std::vector<Index> ascending = per_axis[axis];

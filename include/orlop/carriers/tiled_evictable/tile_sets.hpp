@@ -83,6 +83,9 @@ class ORLOP_API TileSelection {
   [[nodiscard]] TileSet tile_set() const;
   void require_grid(std::span<const Index> grid_shape) const;
 
+  /// ValueError where there is no axis or one of `counts` tiles chosen per axis is 0: the first checks.
+  static void require_choices(std::span<const std::size_t> counts);
+
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(const TileSelection& a, const TileSelection& b) noexcept {
     return a.per_axis() == b.per_axis();

@@ -1,0 +1,24 @@
+// What the binding files of TiledEvictable share.
+#pragma once
+
+#include "orlop/carriers/tiled_evictable/tiled_evictable.hpp"
+#include "support.hpp"
+
+namespace orlop::bindings {
+
+/// The module that these classes belong to in Python.
+inline constexpr const char* tiled_home = "orlop.carriers.tiled_evictable";
+
+/// An int, or TypeError ‹<name> must be …›: neither a bool nor another type with an integer's value (05:
+/// Int).
+Index to_exact_int(nb::handle value, std::string_view what, std::string_view name);
+nb::tuple from_indices(std::span<const Index> values);
+
+/// The set of tiles in a TileSet or TileSelection, or TypeError.
+TileSet to_tile_set(nb::handle value, std::string_view what, std::string_view name);
+const TileSelection& to_selection(nb::handle value, std::string_view what);
+
+/// TileSelection, TileSet and ResidencyPlan.
+void bind_tile_sets(nb::module_& module);
+
+}  // namespace orlop::bindings
