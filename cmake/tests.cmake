@@ -16,6 +16,10 @@ target_sources(accuracy_test PRIVATE
                $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/elementwise_functions_x86|/processor>)
 target_include_directories(accuracy_test PRIVATE src)
 
+# The steps of direct operations are internal too.
+target_sources(tiled_steps_test PRIVATE $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/tiled_evictable/steps>)
+target_include_directories(tiled_steps_test PRIVATE src)
+
 # The C++ examples, each run once. ./dev fetches the data of digits.
 set(ORLOP_DIGITS ${CMAKE_CURRENT_SOURCE_DIR}/build/digits.csv)
 add_executable(digits examples/digits.cpp)
