@@ -44,6 +44,7 @@ std::vector<KernelEntry> elementwise_entries(Kernel kernel) {
 }
 
 void raise_fault(const KernelCall& call, ElementFault fault, Index ordinal) {
+  if (call.place != nullptr) ordinal = call.place->first + call.place->layout(ordinal);
   if (fault == ElementFault::zero_divisor)
     raise<ValueError>(
         call.plan.operation, "the divisor is 0 at element ", ordinal,

@@ -59,12 +59,19 @@ struct KernelParameters {
   std::shared_ptr<const Convolution> convolution{};  ///< of conv_general only
 };
 
+/// What the ordinals of a call are in the whole that it computes a part of: `first + layout(ordinal)`.
+struct ResultPlace {
+  Index first;
+  const Layout& layout;
+};
+
 struct KernelCall {
   const OperationPlan& plan;
   std::span<const KernelOperand> operands;
   std::byte* result;     ///< slots of `plan.output`
   const Layout& layout;  ///< of the result
   const KernelParameters& parameters;
+  const ResultPlace* place = nullptr;  ///< for errors that name an element; null: the call is the whole
 };
 
 using Kernel = void (*)(const KernelCall&);

@@ -1,8 +1,7 @@
 // Reference matmul: each sum in ordinal order, unfused, from zero.
-#include <algorithm>
 #include <vector>
 
-#include "operation/exact_integer.hpp"
+#include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
 #include "operation/reference/kernels.hpp"
 
@@ -10,9 +9,13 @@ namespace orlop::inline v0 {
 
 namespace {
 
-/// Every sum in its own `Accumulator`, to which products of `Factor` are added; `store` makes a result of it.
-template <class Operand, class Factor, class Accumulator, class Result, class Store>
-void contract(const KernelCall& call, Result* result, Store store) {
+/// Every sum in its own `Accumulator`, to which products of `Factor` are added; it begins with what a kept
+/// sum's slot holds, otherwise with zero.
+template <class Operand, class Factor, class Accumulator, class Slot>
+void contract(const KernelCall& call) {
+  auto* const result = reinterpret_cast<Slot*>(call.result);
+  const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
+  const std::vector<Index> columns = offsets_of(leaves_of_modes(call.layout, 1, 2));
   const Matrix lhs(call.operands[0]);
   const Matrix rhs(call.operands[1]);
   const auto copied = [](const Matrix& matrix) {
@@ -24,32 +27,42 @@ void contract(const KernelCall& call, Result* result, Store store) {
   const std::vector<Operand> right = copied(rhs);
   std::vector<Accumulator> sums(static_cast<std::size_t>(lhs.rows()));
   for (Index j = 0; j < rhs.rows(); ++j) {
-    std::fill(sums.begin(), sums.end(), Accumulator{0});
+    Slot* const slots = result + columns[static_cast<std::size_t>(j)];
+    const auto slot = [&](std::size_t i) -> Slot& { return slots[rows[i]]; };
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = kept_sums::start<Accumulator>(slot(i));
     const Operand* column = left.data();
     for (Index k = 0; k < lhs.terms(); ++k) {
       const Factor factor{right[static_cast<std::size_t>(j + k * rhs.rows())]};
       for (Accumulator& sum : sums) sum += Factor{*column++} * factor;
     }
-    result = std::transform(sums.begin(), sums.end(), result, store);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      slot(i) = kept_sums::finish<Slot>(call.plan.operation, sums[i]);
   }
 }
 
 void matmul(const KernelCall& call) {
-  auto* const floats = reinterpret_cast<float*>(call.result);
   if (call.plan.accumulator_dtype == &dtypes::Float64)
-    contract<float, double, double>(call, floats, [](double sum) { return static_cast<float>(sum); });
+    contract<float, double, double, float>(call);
   else if (call.plan.accumulator_dtype == &dtypes::Float32)
-    contract<float, float, float>(call, floats, [](float sum) { return sum; });
+    contract<float, float, float, float>(call);
   else
-    contract<std::int32_t, std::int64_t, Int128>(
-        call, reinterpret_cast<std::int32_t*>(call.result),
-        [&](Int128 sum) { return checked_int32(call.plan.operation, sum); });
+    contract<std::int32_t, std::int64_t, Int128, std::int32_t>(call);
+}
+
+void add_to_kept_sums(const KernelCall& call) {
+  using kept_sums::Kept;
+  if (call.plan.accumulator_dtype == &dtypes::Float64)
+    contract<float, double, double, Kept<double>>(call);
+  else if (call.plan.accumulator_dtype == &dtypes::Float32)
+    contract<float, float, float, Kept<float>>(call);
+  else
+    contract<std::int32_t, std::int64_t, Int128, Kept<Int128>>(call);
 }
 
 }  // namespace
 
 KernelList reference_contraction_kernels() {
-  static constexpr KernelEntry list[] = {{"matmul", matmul}};
+  static constexpr KernelEntry list[] = {{"matmul", matmul}, {kept_sums::matmul, add_to_kept_sums}};
   return list;
 }
 

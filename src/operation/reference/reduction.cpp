@@ -1,5 +1,5 @@
 // Reference reductions: every fibre on its own, its terms in ordinal order, each step rounded.
-#include "operation/exact_integer.hpp"
+#include "operation/kept_sums.hpp"
 #include "operation/reduction_loops.hpp"
 #include "operation/reference/kernels.hpp"
 
@@ -7,27 +7,18 @@ namespace orlop::inline v0 {
 
 namespace {
 
-/// FLOATING (P10): from +0.0, unfused, in the accumulator's type.
-template <class Accumulator>
-class FloatSum {
+/// In the accumulator's type: FLOATING (P10) from +0.0, unfused, or over the integers. A kept sum goes on
+/// from what its slot holds.
+template <class T, class Accumulator, class Slot>
+class Sum {
  public:
-  explicit FloatSum(std::string_view) {}
-  void add(float term) { sum_ += Accumulator{term}; }
-  [[nodiscard]] float result() const { return static_cast<float>(sum_); }
-
- private:
-  Accumulator sum_ = 0;
-};
-
-class IntegerSum {
- public:
-  explicit IntegerSum(std::string_view operation) : operation_(operation) {}
-  void add(std::int32_t term) { sum_ += term; }
-  [[nodiscard]] std::int32_t result() const { return checked_int32(operation_, sum_); }
+  explicit Sum(std::string_view operation, Accumulator start = 0) : operation_(operation), sum_(start) {}
+  void add(T term) { sum_ += Accumulator{term}; }
+  [[nodiscard]] Slot result() const { return kept_sums::finish<Slot>(operation_, sum_); }
 
  private:
   std::string_view operation_;
-  Int128 sum_ = 0;
+  Accumulator sum_;
 };
 
 class FloatProduct {
@@ -92,17 +83,23 @@ void fold_fibres(const KernelCall& call) {
   const T* const data = reinterpret_cast<const T*>(call.operands[0].data);
   using Result = decltype(std::declval<const Fold&>().result());
   auto* const result = reinterpret_cast<Result*>(call.result);
-  const auto fibre = [&call, &reduced = reduced](const T* first) {
-    Fold fold(call.plan.operation);
+  const auto begin = [&call](const Result& slot) {
+    if constexpr (kept_sums::is_kept<Result>)
+      return Fold(call.plan.operation, slot.value);
+    else
+      return Fold(call.plan.operation);
+  };
+  const auto fold_fibre = [&, &reduced = reduced](const T* first, Result& slot) {
+    Fold fold = begin(slot);
     for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
       const T* const run = first + offsets[0];
       for (Index i = 0; i < count; ++i) fold.add(run[i * reduced.step(0)]);
     });
-    return fold.result();
+    slot = fold.result();
   };
   for_each_run(kept, 0, kept.size, [&, &kept = kept](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i)
-      result[offsets[1] + i * kept.step(1)] = fibre(data + offsets[0] + i * kept.step(0));
+      fold_fibre(data + offsets[0] + i * kept.step(0), result[offsets[1] + i * kept.step(1)]);
   });
 }
 
@@ -110,11 +107,21 @@ bool is_float(const KernelCall& call) { return call.operands[0].stored == Storag
 
 void reduce_sum(const KernelCall& call) {
   if (!is_float(call))
-    fold_fibres<std::int32_t, IntegerSum>(call);
+    fold_fibres<std::int32_t, Sum<std::int32_t, Int128, std::int32_t>>(call);
   else if (call.plan.accumulator_dtype == &dtypes::Float64)
-    fold_fibres<float, FloatSum<double>>(call);
+    fold_fibres<float, Sum<float, double, float>>(call);
   else
-    fold_fibres<float, FloatSum<float>>(call);
+    fold_fibres<float, Sum<float, float, float>>(call);
+}
+
+void add_to_kept_sums(const KernelCall& call) {
+  using kept_sums::Kept;
+  if (!is_float(call))
+    fold_fibres<std::int32_t, Sum<std::int32_t, Int128, Kept<Int128>>>(call);
+  else if (call.plan.accumulator_dtype == &dtypes::Float64)
+    fold_fibres<float, Sum<float, double, Kept<double>>>(call);
+  else
+    fold_fibres<float, Sum<float, float, Kept<float>>>(call);
 }
 
 void reduce_prod(const KernelCall& call) {
@@ -137,6 +144,7 @@ void reduce_extremum(const KernelCall& call) {
 KernelList reference_reduction_kernels() {
   static constexpr KernelEntry list[] = {
       {"reduce_sum", reduce_sum},
+      {kept_sums::reduce_sum, add_to_kept_sums},
       {"reduce_prod", reduce_prod},
       {"reduce_max", reduce_extremum<Extremum, false>},
       {"reduce_min", reduce_extremum<Extremum, true>},

@@ -6,7 +6,7 @@
 
 #include "carriers/cpu/kernels/blas.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
-#include "operation/exact_integer.hpp"
+#include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
@@ -50,13 +50,28 @@ Index panel_grain(double least_work, double work) {
   return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40));
 }
 
-/// Whole panels of the longer side of the result for each thread.
-void matmul_float(const KernelCall& call) {
+/// result += product, where the result's layout is none that BLAS could write.
+void add_product(const KernelCall& call, const BlasMatrix<float>& a, const BlasMatrix<float>& b) {
+  const auto product = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(a.rows * b.rows));
+  multiply(a, b, 0.0F, product.get(), a.rows);
+  const float* next = product.get();
+  auto* const result = reinterpret_cast<float*>(call.result);
+  const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
+  for (const Index column : offsets_of(leaves_of_modes(call.layout, 1, 2)))
+    for (const Index row : rows) result[row + column] += *next++;
+}
+
+/// result = product + beta · result: whole panels of the longer side of the result for each thread.
+void matmul_float(const KernelCall& call, float beta) {
   constexpr Index panel = 16;
   const BlasOperand lhs(call.operands[0]);
   const BlasOperand rhs(call.operands[1]);
-  const BlasMatrix<float>& a = lhs.matrix();
-  const BlasMatrix<float>& b = rhs.matrix();
+  const auto target =
+      blas_matrix(call.result, leaves_of_modes(call.layout, 0, 1), leaves_of_modes(call.layout, 1, 2));
+  if (!target) return add_product(call, lhs.matrix(), rhs.matrix());
+  const BlasMatrix<float>& a = target->is_transposed ? rhs.matrix() : lhs.matrix();
+  const BlasMatrix<float>& b = target->is_transposed ? lhs.matrix() : rhs.matrix();
+  const Index leading = target->leading;
   auto* const result = reinterpret_cast<float*>(call.result);
   const bool splits_rhs = b.rows >= a.rows;
   const Index rows = splits_rhs ? b.rows : a.rows;
@@ -67,9 +82,9 @@ void matmul_float(const KernelCall& call) {
                  const Index row = first * panel;
                  const Index count = std::min(last * panel, rows) - row;
                  if (splits_rhs)
-                   multiply(a, b.some_rows(row, count), 0.0F, result + row * a.rows, a.rows);
+                   multiply(a, b.some_rows(row, count), beta, result + row * leading, leading);
                  else
-                   multiply(a.some_rows(row, count), b, 0.0F, result + row, a.rows);
+                   multiply(a.some_rows(row, count), b, beta, result + row, leading);
                });
 }
 
@@ -161,11 +176,13 @@ class ProductBlock {
   std::vector<Int128> carried_;
 };
 
-/// Contracts block by block; `value(block, position)` is what a finished sum is stored as.
-template <class Result, class Value>
+/// Contracts block by block; `store(slot, block, position)` puts a finished sum into its slot of the result.
+template <class Slot, class Store>
 void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rhs, Digits digits,
-                     Value value) {
-  auto* const result = reinterpret_cast<Result*>(call.result);
+                     Store store) {
+  auto* const result = reinterpret_cast<Slot*>(call.result);
+  const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
+  const std::vector<Index> columns = offsets_of(leaves_of_modes(call.layout, 1, 2));
   const Index row_blocks = (lhs.rows() - 1) / block_rows + 1;
   const Index column_blocks = (rhs.rows() - 1) / block_columns + 1;
   parallel_for(row_blocks * column_blocks, 1, [&](Index first, Index last) {
@@ -184,16 +201,18 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
       std::size_t position = 0;
       for (Index column = j; column < last_column; ++column)
         for (Index row = i; row < last_row; ++row)
-          result[row + column * lhs.rows()] = value(block, position++);
+          store(result[rows[static_cast<std::size_t>(row)] + columns[static_cast<std::size_t>(column)]],
+                block, position++);
     }
   });
 }
 
+template <class Slot>
 void matmul_in_double(const KernelCall& call) {
-  contract_blocks<float>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits::binary32,
-                         [](const ProductBlock& block, std::size_t position) {
-                           return static_cast<float>(block.value(position));
-                         });
+  contract_blocks<Slot>(call, Matrix(call.operands[0]), Matrix(call.operands[1]), Digits::binary32,
+                        [&](Slot& slot, const ProductBlock& block, std::size_t position) {
+                          kept_sums::store(call.plan.operation, slot, block.value(position));
+                        });
 }
 
 double greatest_magnitude(const Matrix& matrix) {
@@ -204,16 +223,17 @@ double greatest_magnitude(const Matrix& matrix) {
   return static_cast<double>(greatest);
 }
 
+template <class Slot>
 void matmul_integer(const KernelCall& call) {
   const Matrix lhs(call.operands[0]);
   const Matrix rhs(call.operands[1]);
   // Doubles hold every integer up to 2^53, and so does any partial sum of whole products below this bound.
   const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
   const bool is_small = bound < 0x1p53;
-  contract_blocks<std::int32_t>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
-                                [&](const ProductBlock& block, std::size_t position) {
-                                  return checked_int32(call.plan.operation, block.integer(position));
-                                });
+  contract_blocks<Slot>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
+                        [&](Slot& slot, const ProductBlock& block, std::size_t position) {
+                          kept_sums::store(call.plan.operation, slot, block.integer(position));
+                        });
 }
 
 /// Products too few to be worth any preparation.
@@ -226,19 +246,31 @@ bool is_tiny(const KernelCall& call) {
 void matmul(const KernelCall& call) {
   use_one_blas_thread();
   if (call.plan.accumulator_dtype == &dtypes::Float32)
-    matmul_float(call);
+    matmul_float(call, 0.0F);
   else if (is_tiny(call))
     reference_kernels().find("matmul")(call);
   else if (call.plan.accumulator_dtype == &dtypes::Float64)
-    matmul_in_double(call);
+    matmul_in_double<float>(call);
   else
-    matmul_integer(call);
+    matmul_integer<std::int32_t>(call);
+}
+
+void add_to_kept_sums(const KernelCall& call) {
+  use_one_blas_thread();
+  if (call.plan.accumulator_dtype == &dtypes::Float32)
+    matmul_float(call, 1.0F);
+  else if (is_tiny(call))
+    reference_kernels().find(kept_sums::matmul)(call);
+  else if (call.plan.accumulator_dtype == &dtypes::Float64)
+    matmul_in_double<kept_sums::Kept<double>>(call);
+  else
+    matmul_integer<kept_sums::Kept<Int128>>(call);
 }
 
 }  // namespace
 
 KernelList cpu_contraction_kernels() {
-  static constexpr KernelEntry list[] = {{"matmul", matmul}};
+  static constexpr KernelEntry list[] = {{"matmul", matmul}, {kept_sums::matmul, add_to_kept_sums}};
   return list;
 }
 

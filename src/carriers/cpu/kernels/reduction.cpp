@@ -8,7 +8,7 @@
 
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
-#include "operation/exact_integer.hpp"
+#include "operation/kept_sums.hpp"
 #include "operation/reduction_loops.hpp"
 #include "orlop/base/parallel.hpp"
 
@@ -137,7 +137,7 @@ Index part_count(const ReductionLoops& loops, bool by_rows) {
 
 /// Runs a reduction. A `Method` says what a part of a fibre comes to, `fibre(first, part)`, or the same part
 /// of several fibres side by side, `rows(first, step, width, part, out)`; what two parts come to, `merge(sum,
-/// next)`; and what is stored, `finish(sum, first)`.
+/// next)`; and what becomes of the result's slot, `store(slot, sum, first)`.
 template <class Method, class T, class Result>
 void reduce(const KernelCall& call, const ReductionLoops& loops) {
   using Partial = Method::Partial;
@@ -162,8 +162,8 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   const auto finish = [&](Index first, Index last, const Partial* partials) {
     for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
       for (Index i = 0; i < count; ++i)
-        result[offsets[1] + i * kept.step(1)] =
-            method.finish(*partials++, data + offsets[0] + i * kept.step(0));
+        method.store(result[offsets[1] + i * kept.step(1)], *partials++,
+                     data + offsets[0] + i * kept.step(0));
     });
   };
 
@@ -193,12 +193,8 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   finish(0, kept.size, partials.data());
 }
 
-/// What a sum is stored as.
-float stored(std::string_view, float sum) { return sum; }
-float stored(std::string_view, double sum) { return static_cast<float>(sum); }
-std::int32_t stored(std::string_view operation, std::int64_t sum) { return checked_int32(operation, sum); }
-
-template <class T, class Accumulator, class Result>
+/// `Slot`: what the sum is stored in, or the kept sum that it is added to.
+template <class T, class Accumulator, class Slot>
 class Sum {
  public:
   using Partial = Accumulator;
@@ -230,7 +226,7 @@ class Sum {
   }
 
   void merge(Accumulator& sum, Accumulator next) const { sum += next; }
-  [[nodiscard]] Result finish(Accumulator sum, const T*) const { return stored(operation_, sum); }
+  void store(Slot& slot, Accumulator sum, const T*) const { kept_sums::store(operation_, slot, sum); }
 
  private:
   std::string_view operation_;
@@ -238,12 +234,13 @@ class Sum {
   const SumLoops<Accumulator, T>& loops_ = fibre_kernels().sums<Accumulator>();
 };
 
+// Sums of up to 2^32 Int32 values fit 64 bits.
+constexpr Index max_integer_terms = Index{1} << 32;
+
 void reduce_sum(const KernelCall& call) {
   const ReductionLoops loops = reduction_loops(call, ReducedOrder::memory);
-  // Sums of up to 2^32 Int32 values fit 64 bits.
-  constexpr Index max_terms = Index{1} << 32;
   if (call.operands[0].stored == StorageType::int32) {
-    if (loops.reduced.size > max_terms)
+    if (loops.reduced.size > max_integer_terms)
       reference_kernels().find("reduce_sum")(call);
     else
       reduce<Sum<std::int32_t, std::int64_t, std::int32_t>, std::int32_t, std::int32_t>(call, loops);
@@ -251,6 +248,21 @@ void reduce_sum(const KernelCall& call) {
     reduce<Sum<float, double, float>, float, float>(call, loops);
   } else {
     reduce<Sum<float, float, float>, float, float>(call, loops);
+  }
+}
+
+void add_to_kept_sums(const KernelCall& call) {
+  using kept_sums::Kept;
+  const ReductionLoops loops = reduction_loops(call, ReducedOrder::memory);
+  if (call.operands[0].stored == StorageType::int32) {
+    if (loops.reduced.size > max_integer_terms)
+      reference_kernels().find(kept_sums::reduce_sum)(call);
+    else
+      reduce<Sum<std::int32_t, std::int64_t, Kept<Int128>>, std::int32_t, Kept<Int128>>(call, loops);
+  } else if (call.plan.accumulator_dtype == &dtypes::Float64) {
+    reduce<Sum<float, double, Kept<double>>, float, Kept<double>>(call, loops);
+  } else {
+    reduce<Sum<float, float, Kept<float>>, float, Kept<float>>(call, loops);
   }
 }
 
@@ -312,8 +324,8 @@ class Extremum {
     if (beats<IsMinimum>(next.value, best.value)) best.value = next.value;
     best.has_nan = best.has_nan || next.has_nan;
   }
-  [[nodiscard]] T finish(const Partial& best, const T* first) const {
-    return best.has_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
+  void store(T& slot, const Partial& best, const T* first) const {
+    slot = best.has_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
   }
 
  private:
@@ -391,8 +403,8 @@ class Position {
     if (is_improved || (next.value == best.value && next.ordinal < best.ordinal)) best = next;
     best.has_nan = has_nan;
   }
-  [[nodiscard]] std::int32_t finish(const Partial& best, const T* first) const {
-    return best.has_nan ? first_nan(first) : best.ordinal;
+  void store(std::int32_t& slot, const Partial& best, const T* first) const {
+    slot = best.has_nan ? first_nan(first) : best.ordinal;
   }
 
  private:
@@ -436,6 +448,7 @@ void reduce_position(const KernelCall& call) {
 KernelList cpu_reduction_kernels() {
   static constexpr KernelEntry list[] = {
       {"reduce_sum", reduce_sum},
+      {kept_sums::reduce_sum, add_to_kept_sums},
       {"reduce_max", reduce_extremum<false>},
       {"reduce_min", reduce_extremum<true>},
       {"argmax", reduce_position<false>},

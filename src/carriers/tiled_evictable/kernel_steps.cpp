@@ -1,0 +1,143 @@
+// Elementwise kernels write consecutive slots: a window is cut into blocks that are consecutive in the
+// result, or else small enough to be computed aside and copied while they are in the caches.
+#include "carriers/tiled_evictable/kernel_steps.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "operation/strided_copy.hpp"
+#include "orlop/base/parallel.hpp"
+#include "orlop/layout/iteration.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+constexpr std::size_t max_operands = 2;
+constexpr Index shortest_run = 4096;     // elements that are worth a call of the kernel
+constexpr Index block_elements = 16384;  // computed aside
+
+/// The piece as a loop nest of the result and its operands, and how it is cut into blocks: some whole modes
+/// and a part of the next.
+class Blocks {
+ public:
+  Blocks(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+         const Window& window, std::byte* result)
+      : kernel_(kernel), plan_(plan), operands_(operands), window_(window), result_(result) {
+    std::array<const Layout*, 1 + max_operands> layouts{&window.layout};
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      layouts[1 + i] = operands[i].window == nullptr ? nullptr : &operands[i].window->layout;
+    loop_ = coalesce_together(window.layout.extents(), std::span(layouts).first(1 + operands.size()));
+    while (whole_ < loop_.rank() && loop_.stride(whole_, 0) == size_) size_ *= loop_.extents[whole_++];
+    is_aside_ = whole_ < loop_.rank() && size_ < shortest_run;
+    if (!is_aside_) return;
+    while (whole_ < loop_.rank() && size_ * loop_.extents[whole_] <= block_elements)
+      size_ *= loop_.extents[whole_++];
+    if (whole_ == loop_.rank()) return;
+    part_ = std::clamp(block_elements / size_, Index{1}, loop_.extents[whole_]);
+  }
+
+  void compute() const {
+    const Index parts = whole_ == loop_.rank() ? 1 : (loop_.extents[whole_] - 1) / part_ + 1;
+    Index count = parts;
+    for (std::size_t mode = whole_ + 1; mode < loop_.rank(); ++mode) count *= loop_.extents[mode];
+    const auto range = [&](Index first, Index last) {
+      std::unique_ptr<std::byte[]> aside;
+      if (is_aside_)
+        aside = std::make_unique_for_overwrite<std::byte[]>(
+            static_cast<std::size_t>(size_ * part_ * plan_.output.slot_bytes()));
+      for (; first < last; ++first) compute_block(first % parts, first / parts, aside.get());
+    };
+    // Long blocks are shared by the threads one after the other.
+    if (count == 1 || size_ >= 8 * parallel_grain)
+      range(0, count);
+    else
+      parallel_for(count, std::max(parallel_grain / (size_ * part_), Index{1}), range);
+  }
+
+ private:
+  void compute_block(Index part, Index outer, std::byte* aside) const {
+    std::array<Index, 1 + max_operands> offsets{};
+    const auto advance = [&](std::size_t mode, Index steps) {
+      for (std::size_t i = 0; i < loop_.operands; ++i) offsets[i] += steps * loop_.stride(mode, i);
+    };
+    Index columns = 1;
+    if (whole_ < loop_.rank()) {
+      columns = std::min(part_, loop_.extents[whole_] - part * part_);
+      advance(whole_, part * part_);
+    }
+    for (std::size_t mode = whole_ + 1; mode < loop_.rank(); ++mode) {
+      advance(mode, outer % loop_.extents[mode]);
+      outer /= loop_.extents[mode];
+    }
+
+    const Layout target = layout_of(0, columns);
+    const Layout consecutive = Layout::canonical(target.shape());
+    std::array<Layout, max_operands> layouts;
+    std::array<KernelOperand, max_operands> inputs;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const PieceOperand& operand = operands_[i];
+      inputs[i] = {operand.data, operand.stored, operand.computed, nullptr};
+      if (operand.window == nullptr) continue;
+      layouts[i] = layout_of(1 + i, columns);
+      inputs[i].layout = &layouts[i];
+      inputs[i].data += (operand.window->offset + offsets[1 + i]) * slot_bytes(operand.stored);
+    }
+    const Index bytes = plan_.output.slot_bytes();
+    const Index first = window_.offset + offsets[0];
+    std::byte* const slots = result_ + first * bytes;
+    const KernelParameters none;
+    const ResultPlace place{first, target};
+    kernel_({plan_, std::span(inputs).first(operands_.size()), is_aside_ ? aside : slots, consecutive, none,
+             &place});
+    if (is_aside_) copy_strided(aside, consecutive, slots, target, bytes);
+  }
+
+  /// The layout of an operand in a block (0: the result), the part of the last mode `columns` wide.
+  [[nodiscard]] Layout layout_of(std::size_t operand, Index columns) const {
+    SmallVector<Index, 8> extents, strides;
+    for (std::size_t mode = 0; mode < whole_; ++mode) {
+      extents.push_back(loop_.extents[mode]);
+      strides.push_back(loop_.stride(mode, operand));
+    }
+    if (columns > 1 || whole_ == 0) {
+      extents.push_back(columns);
+      strides.push_back(whole_ < loop_.rank() ? loop_.stride(whole_, operand) : 0);
+    }
+    return {Shape::flat(extents), Stride::flat(strides)};
+  }
+
+  Kernel kernel_;
+  const OperationPlan& plan_;
+  std::span<const PieceOperand> operands_;
+  const Window& window_;
+  std::byte* result_;
+  StridedLoop loop_;       // operands: the result, then those of the piece
+  std::size_t whole_ = 0;  // modes that a block has whole
+  Index size_ = 1;         // their product
+  Index part_ = 1;         // of the next mode
+  bool is_aside_ = false;
+};
+
+}  // namespace
+
+void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+                   const Window& window, std::byte* result) {
+  Blocks(kernel, plan, operands, window, result).compute();
+}
+
+void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+               const Window& window, std::byte* sums, Index slot_bytes_of_sums) {
+  std::array<KernelOperand, max_operands> inputs;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const PieceOperand& operand = operands[i];
+    inputs[i] = {operand.data + operand.window->offset * slot_bytes(operand.stored), operand.stored,
+                 operand.computed, &operand.window->layout};
+  }
+  const KernelParameters none;
+  kernel({plan, std::span(inputs).first(operands.size()), sums + window.offset * slot_bytes_of_sums,
+          window.layout, none});
+}
+
+}  // namespace orlop::inline v0
