@@ -22,12 +22,11 @@ constexpr Index block_elements = 16384;  // computed aside
 /// and a part of the next.
 class Blocks {
  public:
-  Blocks(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+  Blocks(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
          const Window& window, std::byte* result)
       : kernel_(kernel), plan_(plan), operands_(operands), window_(window), result_(result) {
     std::array<const Layout*, 1 + max_operands> layouts{&window.layout};
-    for (std::size_t i = 0; i < operands.size(); ++i)
-      layouts[1 + i] = operands[i].window == nullptr ? nullptr : &operands[i].window->layout;
+    for (std::size_t i = 0; i < operands.size(); ++i) layouts[1 + i] = operands[i].layout;
     loop_ = coalesce_together(window.layout.extents(), std::span(layouts).first(1 + operands.size()));
     while (whole_ < loop_.rank() && loop_.stride(whole_, 0) == size_) size_ *= loop_.extents[whole_++];
     is_aside_ = whole_ < loop_.rank() && size_ < shortest_run;
@@ -77,12 +76,11 @@ class Blocks {
     std::array<Layout, max_operands> layouts;
     std::array<KernelOperand, max_operands> inputs;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const PieceOperand& operand = operands_[i];
-      inputs[i] = {operand.data, operand.stored, operand.computed, nullptr};
-      if (operand.window == nullptr) continue;
+      inputs[i] = operands_[i];
+      if (inputs[i].layout == nullptr) continue;  // a weak scalar
       layouts[i] = layout_of(1 + i, columns);
       inputs[i].layout = &layouts[i];
-      inputs[i].data += (operand.window->offset + offsets[1 + i]) * slot_bytes(operand.stored);
+      inputs[i].data += offsets[1 + i] * slot_bytes(inputs[i].stored);
     }
     const Index bytes = plan_.output.slot_bytes();
     const Index first = window_.offset + offsets[0];
@@ -110,7 +108,7 @@ class Blocks {
 
   Kernel kernel_;
   const OperationPlan& plan_;
-  std::span<const PieceOperand> operands_;
+  std::span<const KernelOperand> operands_;
   const Window& window_;
   std::byte* result_;
   StridedLoop loop_;       // operands: the result, then those of the piece
@@ -122,22 +120,15 @@ class Blocks {
 
 }  // namespace
 
-void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
                    const Window& window, std::byte* result) {
   Blocks(kernel, plan, operands, window, result).compute();
 }
 
-void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
-               const Window& window, std::byte* sums, Index slot_bytes_of_sums) {
-  std::array<KernelOperand, max_operands> inputs;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const PieceOperand& operand = operands[i];
-    inputs[i] = {operand.data + operand.window->offset * slot_bytes(operand.stored), operand.stored,
-                 operand.computed, &operand.window->layout};
-  }
+void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
+               const Window& window, std::byte* sums, Index slot_bytes) {
   const KernelParameters none;
-  kernel({plan, std::span(inputs).first(operands.size()), sums + window.offset * slot_bytes_of_sums,
-          window.layout, none});
+  kernel({plan, operands, sums + window.offset * slot_bytes, window.layout, none});
 }
 
 }  // namespace orlop::inline v0

@@ -6,21 +6,14 @@
 
 namespace orlop::inline v0 {
 
-/// An operand of a piece: the memory that its window counts from, or one encoded weak scalar.
-struct PieceOperand {
-  const std::byte* data;
-  StorageType stored;
-  StorageType computed;
-  const Window* window;  ///< null: a weak scalar
-};
-
 /// The elements of a piece of an elementwise operation, computed in place where runs of the result are long,
-/// otherwise block by block. `result` holds slots of the plan's output, of which the window says which.
-void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+/// otherwise block by block. Operands begin with the piece's first element. `result` holds slots of the
+/// plan's output, of which the window says which.
+void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
                    const Window& window, std::byte* result);
 
-/// Adds the terms of a piece to kept sums (operation/kept_sums.hpp).
-void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const PieceOperand> operands,
+/// Adds the terms of a piece to kept sums of `slot_bytes` each (operation/kept_sums.hpp).
+void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
                const Window& window, std::byte* sums, Index slot_bytes);
 
 }  // namespace orlop::inline v0
