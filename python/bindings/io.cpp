@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cerrno>
+#include <csignal>
 #include <limits>
 #include <memory>
 #include <string>
@@ -30,6 +31,14 @@ int to_errno(nb::handle value, std::string_view name) {
   if (code < 0 || code > std::numeric_limits<std::uint16_t>::max())
     raise<ValueError>(kWhat, name, " must be an errno: got ", code, "; use a constant of the errno module");
   return static_cast<int>(code);
+}
+
+int to_signal(nb::handle value) {
+  const Index number = to_index(value, kWhat, "signal");
+  if (number < 1 || number >= NSIG)
+    raise<ValueError>(kWhat, "signal must be 1 to ", NSIG - 1, ": got ", number,
+                      "; use a constant of the signal module");
+  return static_cast<int>(number);
 }
 
 struct StepForm {
@@ -85,7 +94,7 @@ void check_reserve(const std::vector<IoStep>& steps) {
 
 std::shared_ptr<IoScript> make_script(nb::handle read, nb::handle write, nb::handle reserve,
                                       nb::handle open_errno, nb::handle close_errno, nb::handle fail_at,
-                                      nb::handle fail_errno) {
+                                      nb::handle fail_errno, nb::handle signal_at, nb::handle signal) {
   IoScriptOptions options;
   options.read = to_steps(read);
   options.write = to_steps(write);
@@ -97,6 +106,8 @@ std::shared_ptr<IoScript> make_script(nb::handle read, nb::handle write, nb::han
   options.close_errno = to_errno(close_errno, "close_errno");
   options.fail_at = to_index(fail_at, kWhat, "fail_at");
   options.fail_errno = to_errno(fail_errno, "fail_errno");
+  options.signal_at = to_index(signal_at, kWhat, "signal_at");
+  options.signal = to_signal(signal);
   return std::make_shared<IoScript>(std::move(options));
 }
 
@@ -168,9 +179,11 @@ void bind_io(nb::module_& module) {
       testing, "IoScript",
       "System calls that follow a script: one step per pread, pwrite and reserve, in order; an\n"
       "exhausted list passes through. Steps: ('pass',), ('intr',), ('short', n), ('zero',),\n"
-      "('fail', errno), ('hold', gate). With fail_at=n the n-th call of any kind fails.")
+      "('fail', errno), ('hold', gate). With fail_at=n the n-th call of any kind fails; with signal_at=n\n"
+      "the process gets `signal` before it.")
       .def(nb::new_(&make_script), "read"_a = nb::tuple(), "write"_a = nb::tuple(), "reserve"_a = nb::tuple(),
-           "open_errno"_a = 0, "close_errno"_a = 0, nb::kw_only(), "fail_at"_a = 0, "fail_errno"_a = EIO)
+           "open_errno"_a = 0, "close_errno"_a = 0, nb::kw_only(), "fail_at"_a = 0, "fail_errno"_a = EIO,
+           "signal_at"_a = 0, "signal"_a = SIGKILL)
       .def_prop_ro("calls", counter<&Counts::calls>, "Calls of every kind so far.")
       .def_prop_ro("opens", counter<&Counts::opens>)
       .def_prop_ro("reads", counter<&Counts::reads>)

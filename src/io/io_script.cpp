@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <utility>
 
 namespace orlop::inline v0::detail {
@@ -50,7 +51,9 @@ void IoScript::present_as_device(DeviceGeometry geometry) {
 int IoScript::count(Index* kind) {
   const std::lock_guard lock(mutex_);
   if (kind != nullptr) ++*kind;
-  return ++counts_.calls == options_.fail_at ? -options_.fail_errno : 0;
+  ++counts_.calls;
+  if (counts_.calls == options_.signal_at) std::raise(options_.signal);
+  return counts_.calls == options_.fail_at ? -options_.fail_errno : 0;
 }
 
 IoStep IoScript::next(Track& track) {

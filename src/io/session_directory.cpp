@@ -152,6 +152,7 @@ class Session {
     }
     try {
       Directory made(calls, IoCalls::kWorkingDirectory, path);
+      if (made.descriptor() == -ENOENT) return false;  // a sweep came before the lock
       if (made.descriptor() < 0) raise_os_error(kWhat, "open", -made.descriptor(), path, kAnotherPlace);
       const int locked = uninterrupted([&] { return calls.probe_lock(made.descriptor()); });
       if (locked == -EWOULDBLOCK) return false;

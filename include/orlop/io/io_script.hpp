@@ -52,8 +52,10 @@ struct IoScriptOptions {
   std::vector<IoStep> reserve = {};  ///< one step per reserve
   int open_errno = 0;                ///< not 0: every open fails with it
   int close_errno = 0;               ///< not 0: every close closes and reports it
-  Index fail_at = 0;   ///< n > 0: the n-th call of all kinds fails with fail_errno, nothing done
-  int fail_errno = 5;  ///< EIO
+  Index fail_at = 0;    ///< n > 0: the n-th call of all kinds fails with fail_errno, nothing done
+  int fail_errno = 5;   ///< EIO
+  Index signal_at = 0;  ///< n > 0: before the n-th call of all kinds the process gets `signal`
+  int signal = 9;       ///< SIGKILL
 };
 
 class ORLOP_API IoScript final : public IoCalls {

@@ -18,10 +18,11 @@ class IoScript:
     """
     System calls that follow a script: one step per pread, pwrite and reserve, in order; an
     exhausted list passes through. Steps: ('pass',), ('intr',), ('short', n), ('zero',),
-    ('fail', errno), ('hold', gate). With fail_at=n the n-th call of any kind fails.
+    ('fail', errno), ('hold', gate). With fail_at=n the n-th call of any kind fails; with signal_at=n
+    the process gets `signal` before it.
     """
 
-    def __init__(self, read: object = (), write: object = (), reserve: object = (), open_errno: object = 0, close_errno: object = 0, *, fail_at: object = 0, fail_errno: object = 5) -> None: ...
+    def __init__(self, read: object = (), write: object = (), reserve: object = (), open_errno: object = 0, close_errno: object = 0, *, fail_at: object = 0, fail_errno: object = 5, signal_at: object = 0, signal: object = 9) -> None: ...
 
     @property
     def calls(self) -> int:
