@@ -391,6 +391,18 @@ def test_json_escapes_and_spaces(tmp_path):
     assert io.safetensors_metadata(path) == {'é😀/\b\f\n\r\t"\\': ""}
 
 
+def check_loaded_or_refused(folder, raw):
+    path = folder / "a"
+    path.write_bytes(raw)
+    for load in (io.load_npy, io.load_safetensors):
+        try:
+            loaded = load(path)
+        except (ValueError, TypeError):
+            continue
+        for tensor in loaded.values() if isinstance(loaded, dict) else [loaded]:
+            assert tensor.carrier.size() * tensor.carrier.dtype().bits // 8 <= len(raw)
+
+
 CORPUS = [
     npy_bytes(GOOD, bytes(8)),
     npy_bytes(GOOD.replace(b"(2,)", b"(1, 2)").replace(b"False", b"True"), bytes(8), (2, 0)),
@@ -405,15 +417,39 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path, raw, damages):
     for place, words in damages:
         place %= len(damaged) + 1
         damaged[place : place + max(len(words), 1)] = words
-    path = tmp_path / "a"
-    path.write_bytes(damaged)
-    for load in (io.load_npy, io.load_safetensors):
-        try:
-            loaded = load(path)
-        except (ValueError, TypeError):
-            continue
-        for tensor in loaded.values() if isinstance(loaded, dict) else [loaded]:
-            assert tensor.carrier.size() * tensor.carrier.dtype().bits // 8 <= len(damaged)
+    check_loaded_or_refused(tmp_path, damaged)
+
+
+WHOLE = st.sampled_from([0, 1, 2, 3, 8, 2**31, 2**62, 2**63 - 1, 2**63, 2**64, -1])
+WORDS = st.sampled_from(["dtype", "shape", "data_offsets", "__metadata__", "a", "F32", "I32", "BOOL", "F16", "\ud83d", "é"])
+JSON = st.recursive(
+    st.none() | st.booleans() | WHOLE | st.floats(0, 9) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+ENTRIES = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["F32", "I32", "BOOL", "F64"]),
+        "shape": st.lists(WHOLE, max_size=3),
+        "data_offsets": st.lists(WHOLE, min_size=2, max_size=2),
+    }
+)
+DICTS = st.builds(
+    "{{'descr': {}, 'fortran_order': {}, 'shape': {}{}".format,
+    st.sampled_from(["'<f4'", "'>i4'", '"|b1"', "'f8'", "[('a', '<f4')]", "4", "''"]),
+    st.sampled_from(["False", "True", "0", "None"]),
+    st.lists(WHOLE, max_size=4).map(lambda extents: str(tuple(extents))) | st.sampled_from(["2", "(2", "[2]", "(2,,)"]),
+    st.sampled_from([", }", "}", "}}", "", ", 'a': 1}"]),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.builds(safetensors_bytes, st.dictionaries(WORDS, ENTRIES | JSON, max_size=3), st.binary(max_size=16))
+    | st.builds(lambda words, data: npy_bytes(words.encode(), data), DICTS, st.binary(max_size=16))
+)
+def test_an_invented_file_loads_or_is_refused(tmp_path, raw):
+    check_loaded_or_refused(tmp_path, raw)
 
 
 # --- Large arrays, memory, speed of strange layouts
