@@ -209,6 +209,16 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
   }
 }
 
+std::function<void()> MoveOperation::start_transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
+  check_move(tensor, destination);
+  return [operation = Ref<MoveOperation>(this), tensor, destination] {
+    const NoGrad no_grad;
+    const Tensor result = operation->transfer(tensor, destination);
+    if (!result || result.carrier() != destination)
+      raise<RuntimeError>(operation->implementation_name(), "the result must live on the destination");
+  };
+}
+
 void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept {
   try {
     if (destination.is_released()) return;

@@ -47,6 +47,12 @@ class ORLOP_API MoveOperation : public Operation {
   /// The cotangent, moved back by the reverse route that was kept at the forward call (S419).
   Gradients backward(const Tensor& gradient) override;
 
+  /// For a hierarchy that stages several transfers and commits them together: the transfer alone. The source
+  /// stays, whatever happens. Checks as forward, and starts what can start; what comes back ends the
+  /// transfer, once, on any thread. Both calls run inside the owner's scopes of both carriers.
+  [[nodiscard]] virtual std::function<void()> start_transfer(const Tensor& tensor,
+                                                             const Ref<Carrier>& destination);
+
   void visit_references(ReferenceVisitor& visitor) const override;
 
  protected:

@@ -76,15 +76,22 @@ TileGrid::TileGrid(std::vector<Index> grid_shape, std::vector<Index> tile_shape)
   if (grid_shape_.size() != tile_shape_.size())
     raise<ValueError>(what, "grid_shape and tile_shape must have the same rank: got ", grid_shape_.size(),
                       " and ", tile_shape_.size());
+  Index logical = 1;
   bool is_whole = true;  // every axis so far lies in one tile
+  bool is_row = false;   // the axis before was the first that does not
   for (std::size_t axis = 0; axis < grid_shape_.size(); ++axis) {
     logical_shape_.push_back(checked_multiply(grid_shape_[axis], tile_shape_[axis], what));
     tile_count_ = checked_multiply(tile_count_, grid_shape_[axis], what);
     tile_size_ = checked_multiply(tile_size_, tile_shape_[axis], what);
-    if (is_whole) run_ = tile_size_;
+    logical = checked_multiply(logical, logical_shape_[axis], what);
+    if (is_row) runs_in_row_ = tile_shape_[axis];
+    is_row = is_whole && grid_shape_[axis] != 1;
+    if (is_whole) {
+      run_ = tile_size_;
+      run_step_ = logical;
+    }
     is_whole = is_whole && grid_shape_[axis] == 1;
   }
-  static_cast<void>(checked_multiply(tile_count_, tile_size_, what));
   tile_layout_ = Layout::canonical(Shape::flat(tile_shape_));
 }
 

@@ -27,6 +27,8 @@ class ORLOP_API TileWork {
     std::optional<TileSet> required;
     /// Tiles of this carrier that one step needs at most (X106).
     Index minimum_tiles = 1;
+    /// Whether values of the required tiles are needed: then none of them may be invalid.
+    bool is_read = true;
   };
   struct TileRef {
     std::size_t source;  ///< index of the Source as given
@@ -52,6 +54,9 @@ class ORLOP_API TileWork {
   /// Whether the tile is primary now, so that entering a step with it waits for nothing.
   [[nodiscard]] bool is_primary(TileRef ref) const;
   [[nodiscard]] bool is_implicit(TileRef ref) const;
+
+  /// What the policy of a source's carrier answered; empty without one.
+  [[nodiscard]] const ResidencyPlan& plan(std::size_t source) const;
 
   /// Ends the work: what the plans say leaves primary, now or when others let it. Throws what that fails
   /// with; the destructor does the same and keeps silent.

@@ -48,12 +48,9 @@ class ORLOP_API TileGrid {
 
   /// How many neighbouring slots a tile has in one piece: the same for every piece of every tile.
   [[nodiscard]] Index run() const noexcept { return run_; }
-  /// Calls `piece(slot, position, count)` for each run of a tile, positions ascending.
-  template <class Piece>
-  void for_each_run(Index tile, Piece piece) const {
-    for (Index position = 0; position < tile_size_; position += run_)
-      piece(slot({tile, position}), position, run_);
-  }
+  /// So many runs follow one another at steps of run_step() slots; then comes the next row of runs.
+  [[nodiscard]] Index runs_in_row() const noexcept { return runs_in_row_; }
+  [[nodiscard]] Index run_step() const noexcept { return run_step_; }
 
   /// Whether a tensor of that layout from slot `offset` means every tile's own slots by the tile's own
   /// coordinates (X43). The layout's top-level modes have the sizes of logical_shape().
@@ -68,6 +65,8 @@ class ORLOP_API TileGrid {
   Index tile_count_ = 1;
   Index tile_size_ = 1;
   Index run_ = 1;
+  Index runs_in_row_ = 1;
+  Index run_step_ = 1;
   Layout tile_layout_;
 };
 

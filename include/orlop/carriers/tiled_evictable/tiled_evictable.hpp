@@ -163,7 +163,7 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   /// Creation order: the order in which several carriers are acquired (X113).
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
-  [[nodiscard]] detail::TileStore& store() const noexcept { return *store_; }
+  [[nodiscard]] detail::TileStore& tile_store() const noexcept { return *store_; }
 
  protected:
   [[nodiscard]] bool intrinsic_mutable() const override { return is_mutable_; }
@@ -175,6 +175,7 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   explicit TiledEvictable(Parts parts);
   template <class T, class... Args>
   friend Ref<T> make_ref(Args&&... args);
+  void give_tiers_back() noexcept;
 
   Ref<Carrier> primary_;
   Ref<Carrier> secondary_;
