@@ -258,6 +258,8 @@ TileSet TiledEvictable::dirty_tiles() const {
   return store_->tiles_where([](const detail::Tile& tile) { return tile.is_dirty; });
 }
 
+std::string TiledEvictable::tile_symbols() const { return store_->symbols(); }
+
 AwaitResidency TiledEvictable::promote_async(const TileSet& tiles) {
   require_live();
   return AwaitResidency(store_->promote(tiles.numbers(grid_.grid_shape()), nullptr));

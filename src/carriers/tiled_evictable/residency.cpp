@@ -108,6 +108,21 @@ TileSet TileStore::tiles_where(bool (*accepts)(const Tile&)) const {
   return TileSet::from_numbers(grid().grid_shape(), numbers);
 }
 
+std::string TileStore::symbols() const {
+  const auto symbol = [](const Tile& tile) {
+    if (tile.is_pending) return '~';
+    if (tile.location == TileLocation::primary) return tile.is_dirty ? '*' : '#';
+    if (tile.location == TileLocation::secondary) return '.';
+    return tile.location == TileLocation::implicit ? '0' : '-';
+  };
+  std::string out(static_cast<std::size_t>(grid().tile_count()), '-');
+  const std::lock_guard lock(residency_mutex());
+  if (!is_closed_)
+    for (Index tile = 0; tile < table_.count(); ++tile)
+      out[static_cast<std::size_t>(tile)] = symbol(table_[tile]);
+  return out;
+}
+
 streaming::ResidencyStats TileStore::stats() const {
   const std::lock_guard lock(residency_mutex());
   return stats_;
@@ -680,6 +695,7 @@ void ResidencyRequest::start() {
   bool is_idle = false;
   try {
     drop_garbage();
+    open_spans();
     // Shipped classes are written by the pool. Providers start their transfers on the thread that asks.
     if (!store().has_windows_) evict_victims();
     if (victims_.empty()) stage();
@@ -696,6 +712,17 @@ void ResidencyRequest::start() {
   }
 }
 
+/// A profiler is one of the thread that asks.
+void ResidencyRequest::open_spans() {
+  const auto open = [&](std::optional<ResidencySpan>& span, bool evicts, std::size_t tiles) {
+    if (tiles != 0)
+      span.emplace(evicts ? "evict" : "promote", carrier_->carrier_class(),
+                   static_cast<Index>(tiles) * store().tile_bytes_);
+  };
+  open(victim_span_, true, victims_.size());
+  open(span_, evicts_, set_.size());
+}
+
 void ResidencyRequest::evict_victims() {
   if (victims_.empty()) return;
   prepare(victims_, true);
@@ -703,6 +730,7 @@ void ResidencyRequest::evict_victims() {
   carry_out(victims_, true);
   commit(victims_, true);
   victims_.clear();
+  if (victim_span_) victim_span_->close(true);
 }
 
 void ResidencyRequest::stage() {
@@ -919,8 +947,10 @@ void ResidencyRequest::perform() {
 }
 
 /// Puts everything back that was not committed.
-void ResidencyRequest::end(bool) noexcept {
+void ResidencyRequest::end(bool succeeded) noexcept {
   if (std::exchange(is_ended_, true)) return;
+  for (std::optional<ResidencySpan>* span : {&victim_span_, &span_})
+    if (*span) (*span)->close(succeeded);
   TileStore& tiles = store();
   {
     const std::lock_guard lock(residency_mutex());

@@ -14,6 +14,7 @@
 
 #include "carriers/tiled_evictable/tile_table.hpp"
 #include "orlop/movement/move.hpp"
+#include "orlop/operation/profiler.hpp"
 
 namespace orlop::inline v0::detail {
 
@@ -55,6 +56,7 @@ class TileStore {
   // --- State ----------------------------------------------------------------------------------------------
   [[nodiscard]] TileState state(Index tile) const;
   [[nodiscard]] TileSet tiles_where(bool (*accepts)(const Tile&)) const;
+  [[nodiscard]] std::string symbols() const;
   [[nodiscard]] streaming::ResidencyStats stats() const;
   void reset_stats();
   [[nodiscard]] Index primary_bytes() const;
@@ -199,6 +201,7 @@ class ResidencyRequest final : public ResidencyTask {
 
   [[nodiscard]] TileStore& store() const noexcept { return carrier_->tile_store(); }
   void drop_garbage();
+  void open_spans();
   void stage();
   void evict_victims();
   void prepare(std::vector<Transfer>& transfers, bool evicts);
@@ -220,6 +223,8 @@ class ResidencyRequest final : public ResidencyTask {
   Index arrived_ = 0;                      // storage that is not yet committed
   Index leaving_ = 0;                      // victims that still count as used
   std::exception_ptr failure_;             // of a transfer that could not start after others had
+  std::optional<ResidencySpan> span_;      // of the set, and of the victims, where a profiler is active
+  std::optional<ResidencySpan> victim_span_;
 };
 
 }  // namespace orlop::inline v0::detail

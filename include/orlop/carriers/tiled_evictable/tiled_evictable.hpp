@@ -110,6 +110,10 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   [[nodiscard]] TileSet valid_tiles() const;
   [[nodiscard]] TileSet dirty_tiles() const;
 
+  /// All tiles at one moment for the eye, one symbol each, first axis fastest: # primary, * dirty, .
+  /// secondary, ~ part of an unfinished request, 0 implicit, - invalid.
+  [[nodiscard]] std::string tile_symbols() const;
+
   /// X51: checks and errors in its order; failures after the first submission are in the handle.
   AwaitResidency promote_async(const TileSet& tiles);
   AwaitResidency evict_async(const TileSet& tiles);
