@@ -1,11 +1,14 @@
 // The tiled carrier: construction in order, elements, factories, release.
 #include "orlop/carriers/tiled_evictable/tiled_evictable.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "carriers/tiled_evictable/tile_store.hpp"
 #include "orlop/base/log.hpp"
@@ -33,34 +36,35 @@ bool has_first_tensor(const OperationCapability& capability, const DType& dtype)
   return false;
 }
 
-/// What a carrier of `dtype` over `primary` can do. One set per set of the primary, dtype, and answers about
-/// storing.
+/// What a carrier of `dtype` over `primary` can do: one set per set of the primary's and dtype. Sets of
+/// classes live as long as the process, and so do these, which share nothing with whoever registered the
+/// others.
 std::shared_ptr<const CapabilitySet> direct_capabilities(const Carrier& primary, const DType& dtype) {
   const std::shared_ptr<const CapabilitySet> storable = detail::capabilities_of(primary).where_output(
       [&](const DType& output) { return primary.supports_storage_dtype(output); });
+  using Key = std::pair<const CapabilitySet*, const DType*>;
   static std::mutex mutex;
-  static std::map<std::pair<std::shared_ptr<const CapabilitySet>, const DType*>,
-                  std::shared_ptr<const CapabilitySet>>
-      known;
+  static auto& known = *std::make_unique<std::map<Key, std::shared_ptr<const CapabilitySet>>>().release();
   const std::lock_guard lock(mutex);
-  std::shared_ptr<const CapabilitySet>& set = known[{storable, &dtype}];
+  std::shared_ptr<const CapabilitySet>& set = known[{storable.get(), &dtype}];
   if (set != nullptr) return set;
   std::vector<CapabilitySet::Entry> entries;
-  const auto add = [&](CapabilitySet::Entry entry) {
-    for (const CapabilitySet::Entry& present : entries)
-      if (*present == *entry) return;
-    entries.push_back(std::move(entry));
+  const auto add = [&](const OperationCapability& capability) {
+    if (std::ranges::none_of(entries, [&](const auto& present) { return *present == capability; }))
+      entries.push_back(std::make_shared<const OperationCapability>(capability));
   };
   for (const std::string_view name : direct_names)
     for (const CapabilitySet::Entry& entry : storable->named(name)) {
       if (!has_first_tensor(*entry, dtype)) continue;
-      add(entry);
-      if (name != "mul" || entry->operands.size() != 2 || entry->operands[0].role == entry->operands[1].role)
-        continue;
-      std::vector<OperandCapability> mirrored{entry->operands[1], entry->operands[0]};
-      add(std::make_shared<const OperationCapability>(entry->operation, std::move(mirrored), entry->compute,
-                                                      entry->accumulation, entry->accumulator_dtype,
-                                                      entry->output));
+      add(*entry);
+      const auto& operands = entry->operands;
+      if (name != "mul" || operands[0].role == operands[1].role) continue;
+      add({entry->operation,
+           {operands[1], operands[0]},
+           entry->compute,
+           entry->accumulation,
+           entry->accumulator_dtype,
+           entry->output});
     }
   return set = CapabilitySet::make(std::move(entries));
 }

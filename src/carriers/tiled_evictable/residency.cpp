@@ -413,10 +413,24 @@ void TileStore::place_values(const std::byte* slots) {
 
 // --- Elements
 
+/// So many of the next slots lie side by side in a seed, in whatever tiles. With the lock held.
+Index TileStore::seed_run(Index slot, Index count, bool TileFlags::*on_seed) const {
+  constexpr Index most = Index{1} << 16;
+  const TileLocation location = table_[grid().place(slot).tile].location;
+  Index part = 0;
+  while (part < std::min(count, most)) {
+    const TileGrid::Place place = grid().place(slot + part);
+    const Tile& entry = table_[place.tile];
+    if (entry.location != location || !(entry.*on_seed)) break;
+    part += grid().run() - place.position % grid().run();
+  }
+  return std::min(part, count);
+}
+
 void TileStore::read(Index slot, Index count, std::byte* out) {
   while (count > 0) {
     const TileGrid::Place place = grid().place(slot);
-    const Index part = std::min(count, grid().run() - place.position % grid().run());
+    Index part = std::min(count, grid().run() - place.position % grid().run());
     Storage storage;
     Carrier* from = nullptr;
     Index at = place.position;
@@ -433,6 +447,7 @@ void TileStore::read(Index slot, Index count, std::byte* out) {
         if (entry.on_primary_seed) {
           from = carrier_.primary().get();
           at = slot;
+          part = seed_run(slot, count, &TileFlags::on_primary_seed);
         }
         if (entry.is_linked) touch(place.tile);
       } else if (entry.location == TileLocation::secondary) {
@@ -440,6 +455,7 @@ void TileStore::read(Index slot, Index count, std::byte* out) {
         if (!storage) {
           from = entry.on_secondary_seed ? carrier_.secondary().get() : backing_.get();
           at = entry.on_secondary_seed ? slot : place.tile * grid().tile_size() + place.position;
+          if (entry.on_secondary_seed) part = seed_run(slot, count, &TileFlags::on_secondary_seed);
         }
       }
     }
@@ -459,6 +475,8 @@ void TileStore::write(TileGrid::Place place, Index count, const std::byte* in) {
   const auto is_zero = [&] {
     return std::all_of(in, in + count * slot_bytes_, [](std::byte byte) { return byte == std::byte{0}; });
   };
+  Garbage garbage;
+  garbage.reserve(1);
   Storage storage;
   while (!storage) {
     bool on_seed = false;
@@ -477,6 +495,7 @@ void TileStore::write(TileGrid::Place place, Index count, const std::byte* in) {
         raise<RuntimeError>(what, "tile ", coordinate(), " is pinned by unfinished work; wait for it");
       if (entry.location == TileLocation::implicit && is_zero()) return;
       on_seed = entry.on_primary_seed;
+      prepare_hold(tile);
       if (entry.location == TileLocation::primary && !on_seed) {
         storage = entry.primary;
         hold(tile);
@@ -488,7 +507,6 @@ void TileStore::write(TileGrid::Place place, Index count, const std::byte* in) {
     else
       promote({&tile, 1}, nullptr)->wait();
   }
-  Garbage garbage;
   const auto let_go = [&](bool is_written) {
     const std::lock_guard lock(residency_mutex());
     if (is_written) {
@@ -607,12 +625,7 @@ Ref<ResidencyRequest> TileStore::request(std::span<const Index> tiles, bool evic
     for (const Index tile : tiles)
       if (moves(tile)) made->set_.push_back({tile});
     if (!evicts) {
-      if (capacity_)
-        for (const Index tile : tiles) hold(tile);
-      const bool fits = make_room(static_cast<Index>(made->set_.size()), claim, *made);
-      if (capacity_)
-        for (const Index tile : tiles) unhold(tile);
-      if (!fits) {
+      if (!make_room_beside(tiles, claim, *made)) {
         made->set_.clear();
         if (asked == Asked::ahead) return {};
         raise<RuntimeError>(what, "pinned or pending tiles leave no room for ", count, " tiles of ",
@@ -644,6 +657,25 @@ void TileStore::unmark_pending(Index tile) noexcept {
   table_.edit(tile).is_pending = false;
   --pending_count_;
   touch(tile);
+}
+
+/// Room for those of `tiles` that are to come; the others among them are no victims.
+bool TileStore::make_room_beside(std::span<const Index> tiles, const TileClaim* claim,
+                                 ResidencyRequest& request) {
+  const auto coming = static_cast<Index>(request.set_.size());
+  for (const Index tile : tiles) table_.edit(tile);  // what may fail, before anything has changed
+  if (!capacity_) return make_room(coming, claim, request);
+  for (const Index tile : tiles) hold(tile);
+  bool fits = false;
+  std::exception_ptr failure;
+  try {
+    fits = make_room(coming, claim, request);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (const Index tile : tiles) unhold(tile);
+  if (failure) std::rethrow_exception(failure);
+  return fits;
 }
 
 /// Reserves room for so many tiles: clean victims leave at once, others become part of the request. False
@@ -934,6 +966,7 @@ void ResidencyRequest::commit(std::vector<Transfer>& transfers, bool evicts) {
 }
 
 void ResidencyRequest::perform() {
+  const std::size_t count = set_.size();
   try {
     evict_victims();
     stage();
@@ -943,6 +976,9 @@ void ResidencyRequest::perform() {
     end(false);
     throw;
   }
+  if (count != 0)
+    log(LogChannel::residency, what, ": ", evicts_ ? "evicted " : "promoted ", count, " tiles of ",
+        store().tile_bytes_, " bytes");
   end(true);
 }
 
@@ -1009,8 +1045,8 @@ void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& rea
   for (const Index tile : readable)
     if (table_[tile].location == TileLocation::invalid)
       raise<RuntimeError>(what, "tile ", named(tile), " is invalid: it has no values yet");
-  if (!claim.is_all)
-    for (const Index tile : claim.tiles) ++table_.edit(tile).pins;
+  for (const Index tile : claim.tiles) table_.edit(tile);  // what may fail, before anything has changed
+  for (const Index tile : claim.tiles) ++table_.edit(tile).pins;
   if (claim.is_all) ++all_pins_;
   ++works_;
 }
@@ -1021,7 +1057,7 @@ void TileStore::end_work(const TileClaim& claim) noexcept {
   --works_;
 }
 
-void TileStore::hold(Index tile) {
+void TileStore::hold(Index tile) noexcept {
   ++table_.edit(tile).holds;
   table_.unlink(tile);
 }

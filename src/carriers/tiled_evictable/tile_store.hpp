@@ -87,7 +87,9 @@ class TileStore {
   /// RuntimeError ‹wait› where a tile is pending, ‹invalid›, ‹released›. Otherwise all are pinned.
   void begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all);
   void end_work(const TileClaim& claim) noexcept;
-  void hold(Index tile);
+  /// What hold() needs memory for.
+  void prepare_hold(Index tile) { table_.edit(tile); }
+  void hold(Index tile) noexcept;
   void unhold(Index tile) noexcept;
   [[nodiscard]] const Tile& at(Index tile) const noexcept { return table_[tile]; }
   void count_hits(std::int64_t hits, std::int64_t misses) noexcept;
@@ -120,6 +122,9 @@ class TileStore {
   void check_request(std::span<const Index> tiles, bool evicts, const TileClaim* claim) const;
   void check_routes(bool evicts) const;  // without the lock
   [[nodiscard]] bool pinned_by_others(Index tile, const Tile& entry, const TileClaim* claim) const noexcept;
+  [[nodiscard]] bool make_room_beside(std::span<const Index> tiles, const TileClaim* claim,
+                                      ResidencyRequest& request);
+  [[nodiscard]] Index seed_run(Index slot, Index count, bool TileFlags::*on_seed) const;
   [[nodiscard]] bool make_room(Index tiles, const TileClaim* claim, ResidencyRequest& request);
   void touch(Index tile) {
     if (capacity_) table_.touch(tile);

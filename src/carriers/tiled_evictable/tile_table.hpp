@@ -76,7 +76,7 @@ class TileTable {
     const Page* page = pages_[static_cast<std::size_t>(tile / kPage)].get();
     return page == nullptr ? initial_ : (*page)[static_cast<std::size_t>(tile % kPage)];
   }
-  [[nodiscard]] Tile& edit(Index tile);
+  Tile& edit(Index tile);
 
   /// All storage is to be released by its last holder.
   void retire_all() noexcept;

@@ -171,6 +171,7 @@ void TileWork::State::begin(Carried& carried) const {
   const std::lock_guard lock(detail::residency_mutex());
   std::vector<Index> readable = carried.promote;
   if (carried.is_read && carried.required) readable = union_of(readable, *carried.required);
+  for (const Index tile : carried.retained) store.prepare_hold(tile);
   store.begin_work(carried.claim, readable, carried.is_read && !carried.required);
   carried.is_begun = true;
   for (const Index tile : carried.retained) store.hold(tile);
@@ -200,14 +201,17 @@ void TileWork::State::enter(std::span<const TileRef> tiles, std::span<const Tile
   std::vector<Use> ahead;
   std::ranges::set_difference(uses(next), step, std::back_inserter(ahead));
   await_departures(step);
+  std::vector<Use> entered = step;
   std::vector<Use> missing;
   {
     const std::lock_guard lock(detail::residency_mutex());
+    missing.reserve(step.size());  // what may fail, before anything has changed
+    for (const Use& use : step) carried[use.first].store().prepare_hold(use.second);
     for (const Use& use : step)
       if (!std::ranges::binary_search(held, use)) carried[use.first].store().hold(use.second);
     for (const Use& use : held)
       if (!std::ranges::binary_search(step, use)) carried[use.first].store().unhold(use.second);
-    held = step;
+    held.swap(entered);
     for (const Use& use : step) {
       detail::TileStore& store = carried[use.first].store();
       const detail::Tile& entry = store.at(use.second);
@@ -253,7 +257,10 @@ bool TileWork::State::fits(const std::vector<Use>& step, const std::vector<Use>&
 
 void TileWork::State::look_ahead(const std::vector<Use>& ahead) {
   {
+    missed.reserve(ahead.size());
+    held.reserve(held.size() + ahead.size());
     const std::lock_guard lock(detail::residency_mutex());
+    for (const Use& use : ahead) carried[use.first].store().prepare_hold(use.second);
     for (const Use& use : ahead) {
       detail::TileStore& store = carried[use.first].store();
       store.hold(use.second);
