@@ -1,9 +1,14 @@
 // TiledEvictable from C++: geometry, residency, budgets, failures, statistics, work over tiles.
 #include "orlop/carriers/tiled_evictable/tiled_evictable.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -850,6 +855,46 @@ TEST(TileWork, AFailingTransferLeavesEverythingReadable) {
     EXPECT_LE(carrier->residency_stats().peak_primary_bytes, 32);
     carrier->release();
   }
+}
+
+// --- Fork
+
+TEST(TiledEvictableFork, AChildReadsAndMovesWhatItsParentIsMoving) {
+  const Ref<TiledEvictable> carrier = cold(32);
+  carrier->store(4, Scalar(0.5));
+  const auto gate = std::make_shared<detail::Gate>();
+  const ScopedIoCalls scope(script({.read = {{.kind = Kind::kHold, .gate = gate}}}));
+  const AwaitResidency handle = carrier->promote_async(set({{1, 2}}));
+  ASSERT_TRUE(gate->wait_entered(30));
+  std::vector<float> expected = counted();
+  expected[4] = 0.5F;
+  std::fflush(nullptr);  // or the child prints it again
+  const pid_t child = fork();
+  if (child == 0) {
+    bool good = handle.done() && carrier->pending_requests() == 0;
+    try {
+      handle.wait();
+      good = false;
+    } catch (const RuntimeError& error) {
+      good = good && std::string(error.what()).find("fork") != std::string::npos;
+    }
+    good = good && values(*carrier) == expected && carrier->tile_state(5).location == TileLocation::secondary;
+    carrier->promote(set({{1, 2}}));
+    good = good && values(*carrier) == expected && carrier->primary_bytes() == 32;
+    try {
+      carrier->evict(set({{0, 0}}));  // dirty: the file is the parent's
+      good = false;
+    } catch (const RuntimeError&) {
+    }
+    good = good && values(*carrier) == expected;
+    std::_Exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  gate->open();
+  handle.wait();
+  EXPECT_EQ(values(*carrier), expected);
 }
 
 // --- Size
