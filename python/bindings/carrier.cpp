@@ -9,8 +9,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "python_carrier.hpp"
 #include "tensor.hpp"
 
 namespace orlop::bindings {
@@ -151,6 +153,18 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
   return slots;
 }
 
+namespace {
+
+/// Behind `super().new_like` of a class that overrides it: what the base itself does.
+Ref<Carrier> new_like_own(const Carrier& prototype, std::span<const Scalar> values,
+                          const NewLikeOptions& options) {
+  if (const auto* own = dynamic_cast<const OwnFactories*>(&prototype))
+    return own->own_new_like(values, options);
+  return prototype.new_like(values, options);
+}
+
+}  // namespace
+
 Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype) {
   const DType& stored = prototype.factory_dtype(dtype);
   const CarrierClass kind = prototype.carrier_class();
@@ -158,7 +172,7 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
     std::vector<Scalar> scalars;
     for (const nb::handle value : nb::iter(values))
       scalars.push_back(to_scalar(value, kind.name(), "a value"));
-    return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
+    return new_like_own(prototype, scalars, {.is_mutable = is_mutable, .dtype = stored});
   }
   const bool is_plain = kind.is_shipped() && !kind.is_dependent();
   const auto from_slots = [&](const void* slots, Index bytes) {
@@ -180,7 +194,7 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
   scalars.reserve(static_cast<std::size_t>(count));
   for (Index i = 0; i < count; ++i)
     scalars.push_back(decode_slot(stored, slots.data() + i * stored.slot_bytes()));
-  return prototype.new_like(scalars, {.is_mutable = is_mutable, .dtype = stored});
+  return new_like_own(prototype, scalars, {.is_mutable = is_mutable, .dtype = stored});
 }
 
 // --- Constructor arguments
@@ -252,148 +266,36 @@ void reject_subclasses(nb::handle bound, const char* name) {
 
 namespace {
 
-constexpr const char* required_hooks[] = {"size",     "dtype",         "get_value",
-                                          "new_like", "allocate_like", "scatter"};
-
-/// Whether the class of `self` replaces the attribute that the base class `Carrier` has.
-bool overrides(nb::handle self, const char* name) {
-  return !nb::object(self.type().attr(name)).is(nb::object(nb::type<Carrier>().attr(name)));
-}
-
-nb::dict factory_keywords(bool is_mutable, DTypeRef dtype, const Carrier& receiver) {
-  nb::dict keywords;
-  keywords["mutable"] = is_mutable;
-  // Hooks written without dtype= still work while it is the receiver's own (S107).
-  if (dtype && dtype.get() != &receiver.dtype()) keywords["dtype"] = from_dtype(*dtype);
-  return keywords;
-}
-
-/// What a `dlpack_info` hook returned: anything that makes a dict (S701).
-DLPackInfo to_dlpack_info(const nb::object& info, std::string_view name) {
-  const nb::object entries = nb::steal(PyObject_CallOneArg(nb::handle(&PyDict_Type).ptr(), info.ptr()));
-  if (!entries.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(name, "dlpack_info() must return a dict: got ", python_type_name(info));
-  }
-  const auto entry = [&](const char* key) {
-    PyObject* const found = PyDict_GetItemString(entries.ptr(), key);
-    if (found == nullptr)
-      raise<KeyError>(name, "dlpack_info() has no '", key, "'; it gives pointer, device_type and device_id");
-    return to_index<ValueError>(found, name, text("dlpack_info()['", key, "']"));
-  };
-  const auto small = [&](const char* key) {
-    const Index number = entry(key);
-    if (!std::in_range<std::int32_t>(number))
-      raise<ValueError>(name, "dlpack_info()['", key, "'] leaves 32 bits: ", number);
-    return static_cast<std::int32_t>(number);
-  };
-  const Index pointer = entry("pointer");
-  if (pointer < 0) raise<ValueError>(name, "dlpack_info()['pointer'] must not be negative: ", pointer);
-  return {reinterpret_cast<void*>(pointer), small("device_type"), small("device_id")};
-}
-
-/// Every hook calls the Python method of its name, with the interpreter's lock.
-template <class Base>
-class PythonCarrier final : public Base {
- public:
-  explicit PythonCarrier(CarrierClass carrier_class) : Base(carrier_class) {}
-
-  [[nodiscard]] Index size() const override {
-    const nb::gil_scoped_acquire lock;
-    const Index result = to_index(self().attr("size")(), name(), "size()");
-    if (result < 0) raise<ValueError>(name(), "size() must not be negative: got ", result);
-    return result;
-  }
-  [[nodiscard]] const DType& dtype() const override {
-    const nb::gil_scoped_acquire lock;
-    return to_dtype(self().attr("dtype")(), name());
-  }
-  [[nodiscard]] Scalar get_value(Index index) const override {
-    const nb::gil_scoped_acquire lock;
-    return to_scalar(self().attr("get_value")(index), name(), "get_value()");
-  }
-  void set_value(Index index, const Scalar& value) override {
-    const nb::gil_scoped_acquire lock;
-    self().attr("set_value")(index, from_scalar(value));
-  }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
-                                      const NewLikeOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
-    nb::list list;
-    for (const Scalar& value : values) list.append(from_scalar(value));
-    return fresh("new_like", list, factory_keywords(options.is_mutable, options.dtype, *this));
-  }
-  [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
-    return fresh("allocate_like", nb::int_(size), factory_keywords(options.is_mutable, options.dtype, *this));
-  }
-  void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
-               Index offset) override {
-    const nb::gil_scoped_acquire lock;
-    self().attr("scatter")(to_scatter, scatter_onto, mapping, offset);
-  }
-  [[nodiscard]] DLPackInfo dlpack_info() const override {
-    const nb::gil_scoped_acquire lock;
-    if (!overrides(self(), "dlpack_info")) return Base::dlpack_info();
-    return to_dlpack_info(self().attr("dlpack_info")(), name());
-  }
-  [[nodiscard]] bool is_growable() const noexcept override {
-    const nb::gil_scoped_acquire lock;
-    return overrides(self(), "_allocate");
-  }
-
- protected:
-  [[nodiscard]] bool intrinsic_mutable() const override {
-    const nb::gil_scoped_acquire lock;
-    return to_bool(self().attr("_is_mutable")(), name(), "_is_mutable()");
-  }
-  [[nodiscard]] bool stores(const DType& dtype) const override {
-    const nb::gil_scoped_acquire lock;
-    return to_bool(self().attr("_supports_storage_dtype")(from_dtype(dtype)), name(),
-                   "_supports_storage_dtype()");
-  }
-  [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override {
-    const nb::gil_scoped_acquire lock;
-    if (!overrides(self(), "_dispatch_op")) return Base::make_operation(operation_name);
-    const nb::object operation =
-        self().attr("_dispatch_op")(nb::str(operation_name.data(), operation_name.size()));
-    if (!nb::isinstance<Operation>(operation))
-      raise<TypeError>(name(), "_dispatch_op must return an Operation: got ", python_type_name(operation));
-    return nb::cast<Ref<Operation>>(operation);
-  }
-  void on_release() override {
-    const nb::gil_scoped_acquire lock;
-    self().attr("_release")();
-  }
-  void on_allocate(Index size) override {
-    const nb::gil_scoped_acquire lock;
-    if (!overrides(self(), "_allocate")) return Base::on_allocate(size);
-    self().attr("_allocate")(size);
-  }
-
- private:
-  [[nodiscard]] nb::handle self() const { return this->python_object(); }
-  [[nodiscard]] std::string_view name() const { return this->carrier_class().name(); }
-  template <class Source>
-  [[nodiscard]] Ref<Carrier> fresh(const char* factory, const Source& source,
-                                   const nb::dict& keywords) const {
-    const nb::object result = self().attr(factory)(source, **keywords);
-    if (!nb::isinstance<Carrier>(result))
-      raise<TypeError>(name(), factory, "() must return a Carrier: got ", python_type_name(result));
-    return nb::cast<Ref<Carrier>>(result);
-  }
-};
-
-using LegacyCarrier = PythonCarrier<Carrier>;
-using LegacyDependentCarrier = PythonCarrier<DependentCarrier>;
-
 /// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of
 /// an override.
 bool is_python(const Carrier& carrier) {
-  // Both are final and of this file alone: their types have one address each.
+  // Types of this module alone: they have one address each.
   const std::type_info* const type = &typeid(carrier);
   return type == &typeid(LegacyCarrier) || type == &typeid(LegacyDependentCarrier);
+}
+
+/// X9: the constructor of a class with its own definition, whose providers see the carrier meanwhile.
+template <class Base>
+void construct_defined(nb::pointer_and_handle<Base> self, CarrierClass exact, const nb::args& args,
+                       const nb::kwargs& kwargs) {
+  const std::string name(exact.name());
+  const CallArguments arguments(name.c_str(), args, kwargs, {"slots"}, 0, {"dtype", "mutable"});
+  const nb::object slots = arguments.get("slots");
+  const nb::object dtype = arguments.get("dtype");
+  for (const auto& [value, field] : {std::pair(slots, "slots"), std::pair(dtype, "dtype")})
+    if (!value.is_valid() || value.is_none())
+      raise<TypeError>(name, field, " must be given: a class with a CarrierDefinition is made by ",
+                       "Carrier.__init__(slots, dtype=…, mutable=True)");
+  if (!PyLong_CheckExact(slots.ptr()))
+    raise<TypeError>(name, "slots must be an int: got ", python_type_name(slots));
+  const Index count = to_index(slots, name, "slots");
+  if (count < 0) raise<ValueError>(name, "slots must not be negative: got ", count);
+  const DType& stored = to_dtype(dtype, name);
+  const bool is_mutable = arguments.flag("mutable", true);
+  auto* carrier = new (static_cast<void*>(self.p)) PythonDefined<Base>(exact);
+  nb::inst_mark_ready(self.h);
+  carrier->set_python_object(self.h.ptr());
+  carrier->construct(count, {.dtype = stored, .is_mutable = is_mutable});
 }
 
 template <class Base>
@@ -401,15 +303,21 @@ void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args&
                               const nb::kwargs& kwargs) {
   const nb::handle type = self.h.type();
   const auto name = nb::cast<std::string>(type.attr("__name__"));
-  if (args.size() != 0 || kwargs.size() != 0)
-    raise<TypeError>(name, "the Carrier initializer takes no arguments; call super().__init__()");
+  if (nb::inst_ready(self.h)) raise<TypeError>(name, "the Carrier initializer has already run");
   if (is_native(type)) raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
+  const CarrierClass exact = carrier_class_of_type(type);
+  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);
+  if (args.size() != 0 || kwargs.size() != 0)
+    raise<TypeError>(name, "definition-free Carrier construction takes no arguments; call super().__init__()",
+                     " or register a CarrierDefinition for ", name, " itself");
   std::string missing;
   for (const char* hook : required_hooks)
     if (!overrides(self.h, hook)) missing += missing.empty() ? hook : text(", ", hook);
   if (!missing.empty())
     raise<TypeError>(name, "the class does not implement the required hooks of a Carrier: ", missing);
-  new (static_cast<void*>(self.p)) PythonCarrier<Base>(carrier_class_of_type(type));
+  orlop::detail::observe_class(exact);
+  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);  // a definition came first
+  new (static_cast<void*>(self.p)) PythonCarrier<Base>(exact);
 }
 
 [[noreturn]] void refuse_base_hook(const Carrier& self, std::string_view hook) {
@@ -457,6 +365,8 @@ Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mu
   AllocateOptions options{.is_mutable = to_bool(is_mutable, name, "mutable"),
                           .empty = to_bool(empty, name, "empty")};
   options.dtype = self.factory_dtype(dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
+  if (const auto* own = dynamic_cast<const OwnFactories*>(&self))
+    return own->own_allocate_like(slots, options);
   return self.allocate_like(slots, options);
 }
 
@@ -467,7 +377,8 @@ void base_scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto,
 }
 
 nb::dict base_dlpack_info(Carrier& self) {
-  const DLPackInfo info = is_python(self) ? self.Carrier::dlpack_info() : self.dlpack_info();
+  const bool is_own = is_python(self) || dynamic_cast<OwnFactories*>(&self) != nullptr;
+  const DLPackInfo info = is_own ? self.Carrier::dlpack_info() : self.dlpack_info();
   nb::dict result;
   result["pointer"] = reinterpret_cast<std::uintptr_t>(info.pointer);
   result["device_type"] = info.device_type;
@@ -497,7 +408,10 @@ void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::
   const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
   if (!nb::isinstance<Layout>(mapping))
     raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
-  self.scatter(source, destination, nb::cast<Layout>(mapping), to_index(offset, name, "mapping_offset"));
+  const Index start = to_index(offset, name, "mapping_offset");
+  if (auto* own = dynamic_cast<OwnFactories*>(&self))
+    return own->own_scatter(source, destination, nb::cast<Layout>(mapping), start);
+  self.scatter(source, destination, nb::cast<Layout>(mapping), start);
 }
 
 nb::object carrier_item(Carrier& carrier, Index slot) {
@@ -523,7 +437,7 @@ void bind_carrier(nb::module_& module) {
       "reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); },
       "name"_a, "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
 
-  nb::class_<Carrier, LegacyCarrier> carrier(
+  nb::class_<Carrier, PythonCarrierRoom<Carrier>> carrier(
       module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots), nb::is_weak_referenceable(),
       nb::dynamic_attr(), "One homogeneous storage sequence: the extension point for storage authors.");
   carrier.def("__init__", &construct_python_carrier<Carrier>)
@@ -604,7 +518,7 @@ void bind_carrier(nb::module_& module) {
                        "allocate_like or move");
     });
 
-  nb::class_<DependentCarrier, Carrier, LegacyDependentCarrier> dependent(
+  nb::class_<DependentCarrier, Carrier, PythonCarrierRoom<DependentCarrier>> dependent(
       module, "DependentCarrier", counted<DependentCarrier>(), nb::type_slots(collector_slots),
       "Base of carriers whose capabilities depend on what they are built from.");
   dependent.def("__init__", &construct_python_carrier<DependentCarrier>);

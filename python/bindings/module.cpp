@@ -36,4 +36,5 @@ NB_MODULE(_core, module) {
   bind_await(module);
   bind_evictable(module);
   bind_tiled_evictable(module);
+  bind_extension(module);
 }

@@ -150,5 +150,6 @@ void bind_movement(nb::module_& module);
 void bind_await(nb::module_& module);
 void bind_evictable(nb::module_& module);
 void bind_tiled_evictable(nb::module_& module);
+void bind_extension(nb::module_& module);
 
 }  // namespace orlop::bindings

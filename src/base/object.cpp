@@ -41,6 +41,7 @@ void Object::dec_ref() const noexcept {
 
 void Object::set_python_object(_object* owner) noexcept {
   std::uintptr_t state = state_.load(std::memory_order_relaxed);
+  if (state == reinterpret_cast<std::uintptr_t>(owner)) return;
   while (!state_.compare_exchange_weak(state, reinterpret_cast<std::uintptr_t>(owner),
                                        std::memory_order_acq_rel)) {
   }

@@ -83,16 +83,19 @@ void check_pins(const MoveOperation& operation, const Carrier& source, const Car
   check(operation.destination_class(), destination, "destination");
 }
 
-/// S415: a pair whose routes are built in runs through exactly its entry.
+/// S414, S415: a pair whose routes are built in, or fixed in a CarrierDefinition, runs through exactly its
+/// entry.
 void check_policy(const MoveOperation& operation, CarrierClass source, CarrierClass destination) {
-  const auto is_built_in = [](CarrierClass carrier_class) {
-    return detail::route_policy(carrier_class) == detail::RoutePolicy::built_in;
+  const auto is_fixed = [](CarrierClass carrier_class) {
+    return detail::route_policy(carrier_class) == detail::RoutePolicy::built_in || carrier_class.is_defined();
   };
-  if (!is_built_in(source) && !is_built_in(destination)) return;
-  const MoveRoute route = dispatch_move(source, destination);
+  if (!is_fixed(source) && !is_fixed(destination)) return;
+  const MoveRoute route = detail::find_move_route(source, destination);
   if (route.native_class == nullptr || *route.native_class != typeid(operation))
     raise<NotImplementedError>(operation.implementation_name(), "the pair (", source, ", ", destination,
-                               ") runs only through the exact built-in ", route.name);
+                               ") runs only through the exact ",
+                               source.is_defined() || destination.is_defined() ? "" : "built-in ",
+                               route.name);
 }
 
 bool must_grow(const Carrier& destination, Index span) {
@@ -138,12 +141,19 @@ void MoveOperation::check_move(const Tensor& tensor, const Ref<Carrier>& destina
   check_room(tensor, *destination);
 }
 
-Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
+void MoveOperation::begin(const Tensor&, const Ref<Carrier>&) {}
+void MoveOperation::submit(const Tensor&, const Ref<Carrier>&) {}
+
+void MoveOperation::provide_room(const Tensor& tensor, Carrier& destination) {
   const Index span = tensor.layout().cosize();
-  if (must_grow(*destination, span)) destination->allocate(span);
-  check_room(tensor, *destination);  // an author's growth is believed only when it is there
+  if (must_grow(destination, span)) destination.allocate(span);
+  check_room(tensor, destination);  // an author's growth is believed only when it is there
+}
+
+Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
+  provide_room(tensor, *destination);
   const Tensor output = Tensor::trusted(destination, 0, tensor.layout());
-  copy(tensor, *destination, output, span);
+  copy(tensor, *destination, output, tensor.layout().cosize());
   return output;
 }
 
@@ -162,30 +172,47 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
   const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
   const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
   if (std::exchange(is_prepared_, false)) return run(tensor, destination);
-  prepare(tensor, destination);
+  check_move(tensor, destination);
   const MoveClaim source_claim(tensor.carrier());
   const MoveClaim destination_claim(destination);
+  prepare(tensor, destination);
   const auto source_scope = source_claim.open();
   const auto destination_scope = destination_claim.open();
   return run(tensor, destination);
 }
 
-/// Everything that can be refused before anything is claimed.
+/// Rows 13 and 14 of S403: what is refused with both carriers claimed.
 void MoveOperation::prepare(const Tensor& tensor, const Ref<Carrier>& destination) {
-  check_move(tensor, destination);
+  begin(tensor, destination);
   if (!is_grad_enabled() || !tensor.is_differentiable()) return;
-  reverse_ = dispatch_move(destination->carrier_class(), tensor.carrier_type()).make();
+  reverse_ = detail::find_move_route(destination->carrier_class(), tensor.carrier_type()).make();
   destination_ = destination;
+}
+
+/// Captures what the move must leave as it is, and starts what can be started.
+void MoveOperation::start(const Tensor& tensor, const Ref<Carrier>& destination) {
+  source_version_ = tensor.carrier()->version();
+  destination_version_ = destination->version();
+  grows_ = must_grow(*destination, tensor.layout().cosize());
+  expects_writes_ = false;
+  const NoGrad no_grad;
+  try {
+    submit(tensor, destination);
+  } catch (...) {
+    undo(*destination);
+    throw;
+  }
+  is_started_ = true;
 }
 
 /// The transfer with both carriers claimed: validated, published, and the source released (S406).
 Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination) {
+  if (!std::exchange(is_started_, false)) {
+    start(tensor, destination);
+    is_started_ = false;
+  }
   Carrier& source = *tensor.carrier();
-  const std::int64_t source_version = source.version();
-  const std::int64_t destination_version = destination->version();
-  const bool grows = must_grow(*destination, tensor.layout().cosize());
   const NoGrad no_grad;
-  expects_writes_ = false;
   try {
     const Tensor result = transfer(tensor, destination);
     expects_writes_ = true;  // the values are there, whatever fails now
@@ -193,7 +220,7 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
       raise<RuntimeError>(implementation_name(),
                           "the result must live on the destination; the move is not made");
     source.require_live();
-    if (source.version() != source_version)
+    if (source.version() != source_version_)
       raise<RuntimeError>(implementation_name(),
                           "the source changed while it was moved; its owner must not write to it");
     destination->require_live();
@@ -201,16 +228,18 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
       raise<RuntimeError>(implementation_name(),
                           "the destination changed its dtype or size while it was moved to");
     source.release();
-    if (destination->version() == destination_version) destination->increment_version();
+    if (destination->version() == destination_version_) destination->increment_version();
     return result;
   } catch (...) {
-    undo(*destination, grows, destination_version);
+    undo(*destination);
     throw;
   }
 }
 
 std::function<void()> MoveOperation::start_transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
   check_move(tensor, destination);
+  begin(tensor, destination);
+  start(tensor, destination);
   return [operation = Ref<MoveOperation>(this), tensor, destination] {
     const NoGrad no_grad;
     const Tensor result = operation->transfer(tensor, destination);
@@ -219,11 +248,11 @@ std::function<void()> MoveOperation::start_transfer(const Tensor& tensor, const 
   };
 }
 
-void MoveOperation::undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept {
+void MoveOperation::undo(Carrier& destination) const noexcept {
   try {
     if (destination.is_released()) return;
-    if (has_grown) destination.deallocate();
-    if (destination.size() != 0 && expects_writes_ && destination.version() == version)
+    if (grows_) destination.deallocate();
+    if (destination.size() != 0 && expects_writes_ && destination.version() == destination_version_)
       destination.increment_version();
   } catch (...) {  // the first error is the one that counts
   }
@@ -236,11 +265,12 @@ class PublicMove final : public MoveTask {
       : tensor_(tensor), destination_(destination) {
     if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
     check_participants(tensor, destination);
-    operation_ = dispatch_move(tensor.carrier_type(), destination->carrier_class()).make();
-    operation_->prepare(tensor, destination);
-    operation_->is_prepared_ = true;
+    operation_ = detail::find_move_route(tensor.carrier_type(), destination->carrier_class()).make();
+    operation_->check_move(tensor, destination);
     source_claim_.emplace(tensor.carrier());
     destination_claim_.emplace(destination);
+    operation_->prepare(tensor, destination);
+    operation_->is_prepared_ = true;
   }
 
   /// Runs the move, here or on `pool`.
@@ -252,6 +282,11 @@ class PublicMove final : public MoveTask {
       return run();
     }
     try {
+      {
+        const auto source_scope = source_claim_->open();
+        const auto destination_scope = destination_claim_->open();
+        operation_->start(tensor_, destination_);
+      }
       pool->submit(Ref<Task>(this));
     } catch (...) {
       complete_->discard();
@@ -399,6 +434,20 @@ void gather(const Tensor& tensor, std::byte* slots) {
 
 }  // namespace
 
+namespace {
+
+/// One slot of an author's carrier. A class with a CarrierDefinition writes it without counting versions: the
+/// move is one mutation (S407).
+void write_one(Carrier& carrier, Index slot, const Scalar& value) {
+  if (!carrier.carrier_class().is_defined() || carrier.dtype().storage_type() == StorageType::other)
+    return carrier.set_value(slot, value);
+  alignas(std::max_align_t) std::array<std::byte, 8> encoded{};
+  encode_slot(carrier.dtype(), value, encoded.data());
+  carrier.write_span(slot, 1, encoded.data());
+}
+
+}  // namespace
+
 void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, const Tensor& output,
                                     Index span) {
   const Carrier& source = *tensor.carrier();
@@ -411,7 +460,7 @@ void ElementwiseMoveOperation::copy(const Tensor& tensor, Carrier& destination, 
       values.push_back(normalize(dtype, source.at(tensor.offset() + tensor.layout().index_ordinal(ordinal))));
     expect_writes();
     for (Index ordinal = 0; ordinal < tensor.size(); ++ordinal)
-      destination.set_value(layout.index_ordinal(ordinal), values[static_cast<std::size_t>(ordinal)]);
+      write_one(destination, layout.index_ordinal(ordinal), values[static_cast<std::size_t>(ordinal)]);
     return;
   }
   const Index bytes = span * dtype.slot_bytes();

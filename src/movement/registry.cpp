@@ -5,6 +5,7 @@
 #include "orlop/base/forever.hpp"
 
 #include "orlop/movement/move.hpp"
+#include "orlop/operation/capability.hpp"
 
 namespace orlop::inline v0 {
 
@@ -48,6 +49,41 @@ void require_open(const Registry& known, CarrierClass source_class, CarrierClass
                       pair_text(source_class, destination_class), "; register routes for other pairs");
 }
 
+/// Definitions of both classes from now on come too late, so that what is said next stays true (X8).
+void observe(CarrierClass source_class, CarrierClass destination_class) {
+  detail::observe_class(source_class);
+  detail::observe_class(destination_class);
+}
+
+/// The registry is for classes without definition. Observes both.
+void require_undefined(std::string_view what, CarrierClass source_class, CarrierClass destination_class) {
+  observe(source_class, destination_class);
+  for (const CarrierClass carrier_class : {source_class, destination_class})
+    if (carrier_class.is_defined())
+      raise<RuntimeError>(what, carrier_class, " has a CarrierDefinition, whose routes are fixed in it",
+                          "; give it a TransferRoute there");
+}
+
+const detail::DefinedClass* definition_of(CarrierClass carrier_class) {
+  return carrier_class.record()->definition.load(std::memory_order_acquire);
+}
+
+MoveRoute elementwise_route() {
+  return move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation");
+}
+
+/// The entry of a pair of classes without definition.
+MoveRoute find_registered(CarrierClass source_class, CarrierClass destination_class) {
+  const Pair key = key_of(source_class, destination_class);
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  if (const auto found = known.routes.find(key); found != known.routes.end()) return found->second;
+  if (known.is_built_in(source_class, destination_class))
+    raise<NotImplementedError>("dispatch_move", "no move exists for the block-device carrier pair ",
+                               pair_text(source_class, destination_class), "; move through a CPU carrier");
+  return elementwise_route();
+}
+
 void insert(Registry& known, CarrierClass source_class, CarrierClass destination_class, MoveRoute&& route) {
   const auto [entry, is_new] =
       known.routes.try_emplace(key_of(source_class, destination_class), std::move(route));
@@ -61,6 +97,7 @@ void insert(Registry& known, CarrierClass source_class, CarrierClass destination
 
 void register_move_operation(CarrierClass source_class, CarrierClass destination_class, MoveRoute route) {
   static_cast<void>(key_of(source_class, destination_class));
+  require_undefined("register_move_operation", source_class, destination_class);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   require_open(known, source_class, destination_class);
@@ -69,6 +106,7 @@ void register_move_operation(CarrierClass source_class, CarrierClass destination
 
 MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass destination_class) {
   const Pair key = key_of(source_class, destination_class);
+  require_undefined("unregister_move_operation", source_class, destination_class);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   require_open(known, source_class, destination_class);
@@ -82,18 +120,31 @@ MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass dest
 }
 
 MoveRoute dispatch_move(CarrierClass source_class, CarrierClass destination_class) {
-  const Pair key = key_of(source_class, destination_class);
-  Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  if (const auto found = known.routes.find(key); found != known.routes.end()) return found->second;
-  if (known.is_built_in(source_class, destination_class))
-    raise<NotImplementedError>("dispatch_move", "no move exists for the block-device carrier pair ",
-                               pair_text(source_class, destination_class), "; move through a CPU carrier");
-  return move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation");
+  static_cast<void>(key_of(source_class, destination_class));
+  require_undefined("dispatch_move", source_class, destination_class);
+  return find_registered(source_class, destination_class);
+}
+
+MoveRoute detail::find_move_route(CarrierClass source_class, CarrierClass destination_class) {
+  observe(source_class, destination_class);
+  const DefinedClass* source = definition_of(source_class);
+  const DefinedClass* destination = definition_of(destination_class);
+  if (source == nullptr && destination == nullptr) return find_registered(source_class, destination_class);
+  if (source != nullptr)
+    if (MoveRoute route = source->route_to(destination_class); route.make) return route;
+  if (source == nullptr || destination == nullptr || !source->copies_elementwise() ||
+      !destination->copies_elementwise())
+    raise<NotImplementedError>("move", "there is no route for the pair ",
+                               pair_text(source_class, destination_class),
+                               ": a class with a CarrierDefinition moves through a TransferRoute of its own, "
+                               "or one by one where both storage providers allow elementwise_fallback");
+  return elementwise_route();
 }
 
 bool has_move_operation(CarrierClass source_class, CarrierClass destination_class) {
   const Pair key = key_of(source_class, destination_class);
+  if (const detail::DefinedClass* source = definition_of(source_class))
+    return static_cast<bool>(source->route_to(destination_class).make);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   return known.routes.contains(key);

@@ -228,12 +228,13 @@ const std::shared_ptr<const CapabilitySet>& no_capabilities() {
   return set;
 }
 
-enum class Origin { Declared, Shipped, Defined, Observed };
+enum class Origin { Undeclared, Declared, Shipped, Defined, Sealed };
 
 struct Registration {
-  Origin origin;
-  detail::CapabilitySource source;           // until the first query
-  std::shared_ptr<const CapabilitySet> set;  // from then on
+  Origin origin = Origin::Undeclared;
+  detail::CapabilitySource source{};               // of a shipped class, until the first query
+  std::unique_ptr<detail::DefinedClass> defined{};  // of a class with a CarrierDefinition
+  std::shared_ptr<const CapabilitySet> set{};      // once it is known
 };
 
 // Guards the map; the set of a class is published in its record and then read without the lock.
@@ -252,25 +253,57 @@ class CapabilityRegistry {
   void declare(CarrierClass carrier_class, std::shared_ptr<const CapabilitySet> set) {
     const std::lock_guard lock(mutex_);
     check_open_locked(carrier_class);
-    publish(carrier_class,
-            registrations_.emplace(carrier_class, Registration{Origin::Declared, {}, {}}).first->second,
-            std::move(set));
+    Registration& registration = registrations_[carrier_class];
+    registration.origin = Origin::Declared;
+    publish(carrier_class, registration, std::move(set));
   }
 
-  void declare_source(CarrierClass carrier_class, Origin origin, detail::CapabilitySource source) {
+  void declare_shipped(CarrierClass carrier_class, detail::CapabilitySource source) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = registrations_.find(carrier_class); found != registrations_.end())
-      raise<TypeError>("carrier definition", carrier_class.name(), ' ', describe(found->second.origin),
-                       "; register its definition before that");
-    registrations_.emplace(carrier_class, Registration{origin, std::move(source), {}});
+    Registration& registration = registrations_[carrier_class];
+    registration.origin = Origin::Shipped;
+    registration.source = std::move(source);
+  }
+
+  void define(CarrierClass carrier_class, std::unique_ptr<detail::DefinedClass>& defined) {
+    const std::lock_guard lock(mutex_);
+    Registration& registration = registrations_[carrier_class];
+    const auto refuse = [&](std::string_view why) {
+      raise<TypeError>("carrier definition", carrier_class.name(), ' ', why,
+                       "; register its definition once, before anything else uses the class");
+    };
+    const bool is_observed = carrier_class.record()->is_observed;
+    if (registration.origin == Origin::Defined)
+      refuse(is_observed ? "was already observed and already has a CarrierDefinition"
+                         : describe(Origin::Defined));
+    if (registration.origin == Origin::Declared || registration.origin == Origin::Sealed)
+      refuse(describe(registration.origin));
+    if (is_observed) refuse(describe(Origin::Sealed));
+    registration.origin = Origin::Defined;
+    registration.defined = std::move(defined);
+    carrier_class.record()->definition.store(registration.defined.get(), std::memory_order_release);
+  }
+
+  void change(CarrierClass carrier_class, const std::function<void(detail::DefinedClass*, bool)>& change) {
+    const std::lock_guard lock(mutex_);
+    const auto found = registrations_.find(carrier_class);
+    change(found == registrations_.end() ? nullptr : found->second.defined.get(),
+           carrier_class.record()->is_observed);
+  }
+
+  void note_use(CarrierClass carrier_class) {
+    const std::lock_guard lock(mutex_);
+    note_use_locked(carrier_class, registrations_[carrier_class]);
   }
 
   const CapabilitySet& observe(CarrierClass carrier_class) {
     std::unique_lock lock(mutex_);
-    const auto [found, is_new] =
-        registrations_.emplace(carrier_class, Registration{Origin::Observed, {}, {}});
-    Registration& registration = found->second;  // stays where it is
-    if (is_new) publish(carrier_class, registration, no_capabilities());
+    Registration& registration = registrations_[carrier_class];  // stays where it is
+    note_use_locked(carrier_class, registration);
+    if (registration.origin == Origin::Undeclared) {
+      registration.origin = Origin::Sealed;
+      publish(carrier_class, registration, no_capabilities());
+    }
     if (registration.set != nullptr) return *registration.set;
     const detail::CapabilitySource source = registration.source;
     lock.unlock();  // a source may run code that asks about other classes
@@ -295,11 +328,12 @@ class CapabilityRegistry {
     switch (origin) {
       case Origin::Declared:
         return "has already declared its capabilities by hand";
-      case Origin::Observed:
-        return "was already observed without capabilities";
+      case Origin::Sealed:
+        return "was already observed";
       case Origin::Defined:
         return "already has a CarrierDefinition";
       case Origin::Shipped:
+      case Origin::Undeclared:
         break;
     }
     return "is a shipped class";
@@ -310,13 +344,23 @@ class CapabilityRegistry {
     if (!carrier_class) raise<TypeError>(what, "no carrier class is given; declare the exact concrete class");
     if (carrier_class.is_shipped())
       raise<TypeError>(what, carrier_class.name(), " is a shipped class; declare a class of your own");
+    if (carrier_class.is_defined())
+      raise<TypeError>(what, carrier_class.name(), ' ', describe(Origin::Defined),
+                       "; its kernels and packs say what it can execute");
     if (carrier_class.is_dependent())
       raise<TypeError>(what, carrier_class.name(),
                        " is a DependentCarrier, whose capabilities belong to each instance",
                        "; implement _generate_operation_capabilities()");
-    if (const auto found = registrations_.find(carrier_class); found != registrations_.end())
+    if (const auto found = registrations_.find(carrier_class);
+        found != registrations_.end() && found->second.origin != Origin::Undeclared)
       raise<TypeError>(what, carrier_class.name(), ' ', describe(found->second.origin),
                        "; declare once, before the first query");
+  }
+
+  static void note_use_locked(CarrierClass carrier_class, Registration& registration) {
+    if (carrier_class.record()->is_observed) return;
+    if (registration.defined != nullptr) publish(carrier_class, registration, registration.defined->freeze());
+    carrier_class.record()->is_observed.store(true, std::memory_order_release);
   }
 
   static void publish(CarrierClass carrier_class, Registration& registration,
@@ -348,11 +392,24 @@ void detail::check_capabilities_open(CarrierClass carrier_class) {
 }
 
 void detail::declare_shipped_capabilities(CarrierClass carrier_class, CapabilitySource source) {
-  CapabilityRegistry::get().declare_source(carrier_class, Origin::Shipped, std::move(source));
+  CapabilityRegistry::get().declare_shipped(carrier_class, std::move(source));
 }
 
-void detail::claim_capabilities(CarrierClass carrier_class, CapabilitySource source) {
-  CapabilityRegistry::get().declare_source(carrier_class, Origin::Defined, std::move(source));
+detail::DefinedClass::~DefinedClass() = default;
+
+void detail::define_class(CarrierClass carrier_class, std::unique_ptr<DefinedClass> defined) {
+  CapabilityRegistry::get().define(carrier_class, defined);
+}
+
+void detail::change_defined_class(CarrierClass carrier_class,
+                                  const std::function<void(DefinedClass*, bool)>& change) {
+  CapabilityRegistry::get().change(carrier_class, change);
+}
+
+void detail::observe_class(CarrierClass carrier_class) {
+  if (carrier_class.is_shipped() || carrier_class.record()->is_observed.load(std::memory_order_acquire))
+    return;
+  CapabilityRegistry::get().note_use(carrier_class);
 }
 
 void detail::detach_capabilities() { CapabilityRegistry::get().detach(); }

@@ -1,10 +1,12 @@
 // The members of Carrier that need operations and tensors: dispatch and the default scatter.
+#include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/carrier.hpp"
 
 namespace orlop::inline v0 {
 
 Ref<Operation> Carrier::dispatch_op(std::string_view operation_name) {
+  detail::observe_class(carrier_class());
   Ref<Operation> operation = make_operation(operation_name);
   const std::string_view name = carrier_class().name();
   if (!operation) raise<TypeError>(name, "the dispatch hook returned no Operation for ", operation_name);

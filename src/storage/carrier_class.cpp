@@ -11,8 +11,18 @@
 #include <vector>
 
 #include "orlop/base/forever.hpp"
+#include "storage/type_name.hpp"
 
 namespace orlop::inline v0 {
+
+std::string short_name(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  const std::string full = status == 0 ? readable.get() : type.name();
+  const auto colon = full.rfind("::");
+  return colon == std::string::npos ? full : full.substr(colon + 2);
+}
 
 namespace {
 
@@ -25,15 +35,6 @@ struct Registry {
 Registry& registry() {
   static Forever<Registry> instance;  // classes outlive carriers
   return *instance;
-}
-
-std::string short_name(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> readable(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
-  const std::string full = status == 0 ? readable.get() : type.name();
-  const auto colon = full.rfind("::");
-  return colon == std::string::npos ? full : full.substr(colon + 2);
 }
 
 CarrierClass record_for(const std::type_info& type, std::string name, bool dependent, bool shipped) {

@@ -176,25 +176,38 @@ TEST(Capability, FindsPlansThatAreNotInterned) {
                                                   relu.accumulator_dtype, relu.output)));
 }
 
-TEST(Capability, OfShippedAndDefinedClassesComesFromASource) {
+/// A definition that can execute every plan.
+class Everything final : public detail::DefinedClass {
+ public:
+  explicit Everything(int& asked) : asked_(asked) {}
+  std::shared_ptr<const CapabilitySet> freeze() override {
+    ++asked_;
+    return CapabilitySet::of_every_plan();
+  }
+  [[nodiscard]] MoveRoute route_to(CarrierClass) const override { return {}; }
+  [[nodiscard]] bool copies_elementwise() const noexcept override { return false; }
+  [[nodiscard]] const CarrierFacet* facet(const std::type_info&) const noexcept override { return nullptr; }
+
+ private:
+  int& asked_;
+};
+
+TEST(Capability, OfDefinedClassesIsFrozenByTheFirstQuery) {
   const CarrierClass defined = fresh_class("Defined");
   int asked = 0;
-  detail::claim_capabilities(defined, [&] {
-    ++asked;
-    return CapabilitySet::of_every_plan();
-  });
+  detail::define_class(defined, std::make_unique<Everything>(asked));
   EXPECT_THAT([&] { register_operation_capabilities(defined, all_of({})); },
               ThrowsMessage<TypeError>(HasSubstr("CarrierDefinition")));
   EXPECT_EQ(asked, 0);
   EXPECT_TRUE(supports_operation_plan(defined, plan("add", {F, F})));
   EXPECT_TRUE(supports_operation_plan(defined, plan("eq", {B, B})));
   EXPECT_EQ(asked, 1);
-  EXPECT_THAT([&] { detail::claim_capabilities(defined, nullptr); },
-              ThrowsMessage<TypeError>(HasSubstr("already has a CarrierDefinition")));
+  EXPECT_THAT([&] { detail::define_class(defined, std::make_unique<Everything>(asked)); },
+              ThrowsMessage<TypeError>(HasSubstr("already observed")));
   const CarrierClass observed = fresh_class("ObservedFirst");
   EXPECT_THAT(capabilities_for_carrier_class(observed), IsEmpty());
-  EXPECT_THROW(detail::claim_capabilities(observed, [] { return CapabilitySet::of_every_plan(); }),
-               TypeError);
+  EXPECT_THROW(detail::define_class(observed, std::make_unique<Everything>(asked)), TypeError);
+  EXPECT_EQ(asked, 1);
 }
 
 TEST(Capability, HasOneWinnerAmongRacingDeclarations) {

@@ -50,7 +50,8 @@ class ORLOP_API Object {
     const std::uintptr_t state = state_.load(std::memory_order_acquire);
     return (state & 1) != 0 ? nullptr : reinterpret_cast<_object*>(state);
   }
-  /// Hands the count over to `owner`. Called once, by a binding, with the interpreter's lock held.
+  /// Hands the count over to `owner`; the same one again changes nothing. Called by a binding, with the
+  /// interpreter's lock held.
   void set_python_object(_object* owner) noexcept;
 
   /// The number of C++ references, or -1 when Python counts them.

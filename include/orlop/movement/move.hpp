@@ -64,6 +64,13 @@ class ORLOP_API MoveOperation : public Operation {
   /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its
   /// version.
   void expect_writes() noexcept { expects_writes_ = true; }
+  /// Refuses a move that this route cannot make, with both carriers claimed; changes nothing. Default: it can.
+  virtual void begin(const Tensor& tensor, const Ref<Carrier>& destination);
+  /// Starts work that `transfer` only waits for, on the thread that asked for the move, inside both owner
+  /// scopes. Default: all work is in `transfer`.
+  virtual void submit(const Tensor& tensor, const Ref<Carrier>& destination);
+  /// Makes an empty growable destination large enough.
+  static void provide_room(const Tensor& tensor, Carrier& destination);
   /// What every move needs, whatever its route: rows 1 to 12 of S403.
   void check_move(const Tensor& tensor, const Ref<Carrier>& destination) const;
 
@@ -73,11 +80,16 @@ class ORLOP_API MoveOperation : public Operation {
  private:
   friend class PublicMove;
   void prepare(const Tensor& tensor, const Ref<Carrier>& destination);
+  void start(const Tensor& tensor, const Ref<Carrier>& destination);
   Tensor run(const Tensor& tensor, const Ref<Carrier>& destination);
-  void undo(Carrier& destination, bool has_grown, std::int64_t version) const noexcept;
+  void undo(Carrier& destination) const noexcept;
 
   bool is_prepared_ = false;  // checked, and both carriers claimed, by whoever calls forward
+  bool is_started_ = false;
   bool expects_writes_ = false;
+  bool grows_ = false;
+  std::int64_t source_version_ = 0;
+  std::int64_t destination_version_ = 0;
   // What a gradient needs: the way back, made before the transfer, and whom to make storage like.
   Ref<MoveOperation> reverse_;
   Ref<Carrier> destination_;
@@ -115,9 +127,10 @@ ORLOP_API void register_move_operation(CarrierClass source_class, CarrierClass d
                                        MoveRoute route);
 /// Takes it away and returns it. KeyError ‹no move operation is registered›.
 ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, CarrierClass destination_class);
-/// The route of the pair, or the elementwise one.
+/// The route of the pair, or the elementwise one. RuntimeError ‹TransferRoute› for a class with a
+/// CarrierDefinition, whose routes are in it.
 [[nodiscard]] ORLOP_API MoveRoute dispatch_move(CarrierClass source_class, CarrierClass destination_class);
-/// Whether exactly this pair has an entry.
+/// Whether exactly this pair has an entry, or its source a TransferRoute for it.
 [[nodiscard]] ORLOP_API bool has_move_operation(CarrierClass source_class, CarrierClass destination_class);
 
 /// The work of one move.
@@ -155,6 +168,9 @@ ORLOP_API bool declare_route_policy(CarrierClass carrier_class, RoutePolicy poli
 
 /// Registers the shipped routes of a carrier; called once by each, at load.
 ORLOP_API bool declare_move_route(CarrierClass source_class, CarrierClass destination_class, MoveRoute route);
+/// The route that a move of this pair takes (S414), whether or not a CarrierDefinition says so.
+/// NotImplementedError naming both classes where there is none.
+[[nodiscard]] ORLOP_API MoveRoute find_move_route(CarrierClass source_class, CarrierClass destination_class);
 /// Drops every route whose class is written in Python: the interpreter is about to end.
 ORLOP_API void forget_python_routes() noexcept;
 }  // namespace detail

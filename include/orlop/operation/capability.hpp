@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <unordered_set>
 #include <vector>
 
@@ -23,6 +24,8 @@
 namespace orlop::inline v0 {
 
 class Carrier;
+class CarrierFacet;
+struct MoveRoute;
 
 /// One plan that a class declares it can execute (P20). Holds no executor.
 class ORLOP_API OperationCapability final : public OperationShape<OperandCapability> {
@@ -141,9 +144,37 @@ ORLOP_API void check_capabilities_open(CarrierClass carrier_class);
 using CapabilitySource = std::function<std::shared_ptr<const CapabilitySet>()>;
 /// A shipped class advertises what `source` returns, asked at the first query. Without this call: nothing.
 ORLOP_API void declare_shipped_capabilities(CarrierClass carrier_class, CapabilitySource source);
-/// The same for a class with a CarrierDefinition. Errors: TypeError where capabilities were already declared
-/// by hand, the class was already observed, or it already has a definition.
-ORLOP_API void claim_capabilities(CarrierClass carrier_class, CapabilitySource source);
+
+/// What a CarrierDefinition says to the layers below extension, which alone makes these.
+class ORLOP_API DefinedClass {
+ public:
+  DefinedClass() = default;
+  DefinedClass(const DefinedClass&) = delete;
+  DefinedClass& operator=(const DefinedClass&) = delete;
+  virtual ~DefinedClass();
+  /// The class is observed now: what it advertises for good. Called once, under the registry's lock, so it
+  /// runs no user code.
+  [[nodiscard]] virtual std::shared_ptr<const CapabilitySet> freeze() = 0;
+  /// The exact route to another class; without a maker where there is none (S414).
+  [[nodiscard]] virtual MoveRoute route_to(CarrierClass destination_class) const = 0;
+  /// Whether values may be copied one by one where there is no route.
+  [[nodiscard]] virtual bool copies_elementwise() const noexcept = 0;
+  /// The facet of exactly this type, or null.
+  [[nodiscard]] virtual const CarrierFacet* facet(const std::type_info& type) const noexcept = 0;
+};
+
+/// Gives a class its definition, which then lives as long as the process. Errors: TypeError where
+/// capabilities were already declared by hand, the class was already observed, or it already has a definition
+/// (X7).
+ORLOP_API void define_class(CarrierClass carrier_class, std::unique_ptr<DefinedClass> defined);
+/// Runs `change` under the registry's lock with the definition of the class, if any, and whether the class is
+/// observed. No user code may run and no reference be dropped in it.
+ORLOP_API void change_defined_class(CarrierClass carrier_class,
+                                    const std::function<void(DefinedClass*, bool is_observed)>& change);
+/// A class is used: an instance is constructed, a name dispatched, a route looked up. No definition of it can
+/// come any more, and one that it has is frozen with its packs (X8). Says nothing about capabilities declared
+/// by hand (P24).
+ORLOP_API void observe_class(CarrierClass carrier_class);
 /// Replaces every set by a copy that shares nothing with whoever registered it; for a binding's exit.
 ORLOP_API void detach_capabilities();
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "orlop/base/error.hpp"
@@ -25,6 +26,7 @@
 namespace orlop::inline v0 {
 
 class CapabilitySet;
+class CarrierFacet;
 class KernelTable;
 class Layout;
 class Operation;
@@ -133,12 +135,26 @@ class ORLOP_API Carrier : public Object {
   [[nodiscard]] bool supports_storage_dtype(const DType& dtype) const { return stores(dtype); }
   /// The dtype of a factory's result: `dtype`, or the receiver's where it is left out. A descriptor that no
   /// factory of this kind can make, a category among them, is a ValueError.
-  [[nodiscard]] const DType& factory_dtype(DTypeRef dtype) const;
+  [[nodiscard]] virtual const DType& factory_dtype(DTypeRef dtype) const;
   /// Turns an empty growable carrier into one of `size` zero slots (S405).
   void allocate(Index size);
 
   /// Undoes `allocate` after a failed move, where the carrier can.
   void deallocate() { on_deallocate(); }
+
+  // --- Facets: defined in src/extension/facet.cpp -------------------------------------------------------
+  /// The facet of exactly the type `F` that the carrier's definition offers, or null (X12).
+  template <class F>
+  [[nodiscard]] const F* facet() const {
+    return static_cast<const F*>(find_facet(typeid(F)));
+  }
+  /// The same; NotImplementedError naming `F` where there is none.
+  template <class F>
+  [[nodiscard]] const F& require_facet() const {
+    return static_cast<const F&>(find_required_facet(typeid(F)));
+  }
+  [[nodiscard]] const CarrierFacet* find_facet(const std::type_info& type) const noexcept;
+  [[nodiscard]] const CarrierFacet& find_required_facet(const std::type_info& type) const;
 
   // --- Exclusive ownership (S201) ----------------------------------------------------------------------
   [[nodiscard]] OwnerToken claim_ownership();
@@ -183,6 +199,8 @@ class ORLOP_API Carrier : public Object {
   virtual void on_deallocate() {}
   /// Shipped carriers: one more successful mutation, ownership already tested.
   void advance_version() noexcept { version_.fetch_add(1, std::memory_order_acq_rel); }
+  /// A carrier whose construction failed: released, without on_release.
+  void abandon() noexcept { life_.store(Life::released, std::memory_order_release); }
 
  private:
   enum class Life : std::uint8_t { live, releasing, released };

@@ -16,6 +16,9 @@ class CapabilitySet;
 class Carrier;
 class DependentCarrier;
 class InvocationExecutor;
+namespace detail {
+class DefinedClass;
+}
 
 /// Handle of one exact carrier class. Copying is free; equality is identity. Never walks to a base class.
 class ORLOP_API CarrierClass {
@@ -32,6 +35,10 @@ class ORLOP_API CarrierClass {
     /// What runs operations for a class with a definition (operation/invocation_executor.hpp); null without
     /// one.
     mutable std::atomic<const InvocationExecutor*> executor{nullptr};
+    /// What its CarrierDefinition says, for the layers below extension; null without one.
+    mutable std::atomic<const detail::DefinedClass*> definition{nullptr};
+    /// Whether somebody has used the class, so that no definition of it can come any more (X8).
+    mutable std::atomic<bool> is_observed{false};
   };
 
   constexpr CarrierClass() noexcept = default;
@@ -40,6 +47,10 @@ class ORLOP_API CarrierClass {
   [[nodiscard]] std::string_view name() const noexcept { return record_->name; }
   [[nodiscard]] bool is_shipped() const noexcept { return record_->shipped; }
   [[nodiscard]] bool is_dependent() const noexcept { return record_->dependent; }
+  /// Whether it has a CarrierDefinition.
+  [[nodiscard]] bool is_defined() const noexcept {
+    return record_->definition.load(std::memory_order_acquire) != nullptr;
+  }
   [[nodiscard]] const Record* record() const noexcept { return record_; }
   [[nodiscard]] std::string to_string() const { return record_->name; }
   explicit operator bool() const noexcept { return record_ != nullptr; }

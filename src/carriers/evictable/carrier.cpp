@@ -24,7 +24,7 @@ void check_route(CarrierClass source, CarrierClass destination) {
   if ((is_exact(source) || is_exact(destination)) && !has_move_operation(source, destination))
     raise<RuntimeError>("Evictable", "the tiers need an exact registered move operation for (", source, ", ",
                         destination, "): none is registered");
-  static_cast<void>(dispatch_move(source, destination));
+  static_cast<void>(detail::find_move_route(source, destination));
 }
 
 /// Rows 1 to 13 of S301; `smallest` slots are the least that the primary must have.
@@ -267,7 +267,7 @@ void Evictable::transfer(Tier& from, Tier& to, bool evicts) {
   const bool is_fresh = destination.carrier != to.carrier;
   try {
     const Ref<MoveOperation> operation =
-        dispatch_move(from.carrier->carrier_class(), to.carrier->carrier_class()).make();
+        detail::find_move_route(from.carrier->carrier_class(), to.carrier->carrier_class()).make();
     const OwnerAccess source_access(*from.carrier, from.token);
     const OwnerAccess destination_access(*destination.carrier, destination.token);
     if (size_ == 0) {

@@ -1,0 +1,51 @@
+// Registration of carrier definitions.
+#include "orlop/extension/definition.hpp"
+
+#include <algorithm>
+
+#include "extension/class_definition.hpp"
+
+namespace orlop::inline v0 {
+
+void CarrierDefinition::validate() const {
+  constexpr std::string_view what = "CarrierDefinition";
+  if (storage == nullptr) raise<TypeError>(what, "storage must be a StorageProvider: there is none");
+  for (const TransferRoute& route : transfers) route.validate();
+  for (std::size_t i = 0; i < transfers.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (transfers[i].source_class == transfers[j].source_class &&
+          transfers[i].destination_class == transfers[j].destination_class)
+        raise<ValueError>(what, "duplicate exact transfer routes for (", transfers[i].source_class, ", ",
+                          transfers[i].destination_class, "): ", transfers[j].route_id, " and ",
+                          transfers[i].route_id, "; give one route per pair");
+  for (const auto& facet : facets)
+    if (facet == nullptr) raise<TypeError>(what, "facets must be CarrierFacet objects: one is null");
+}
+
+std::shared_ptr<const CapabilitySet> ClassDefinition::freeze() {
+  return CapabilitySet::make(std::vector<CapabilitySet::Entry>());
+}
+
+const CarrierFacet* ClassDefinition::facet(const std::type_info& type) const noexcept {
+  for (const auto& facet : definition_.facets)
+    if (const CarrierFacet& held = *facet; typeid(held) == type) return facet.get();
+  return nullptr;
+}
+
+void register_carrier_definition(CarrierClass carrier_class, CarrierDefinition definition) {
+  constexpr std::string_view what = "register_carrier_definition";
+  if (!carrier_class) raise<TypeError>(what, "carrier_class must be a concrete Carrier class");
+  definition.validate();
+  const std::string_view name = carrier_class.name();
+  if (carrier_class.is_shipped())
+    raise<TypeError>(what, name, " is a definition-free shipped carrier; define a class of your own");
+  for (const TransferRoute& route : definition.transfers)
+    if (route.source_class != carrier_class)
+      raise<TypeError>(what, "the exact source_class of every route must be ", name, ": ", route.route_id,
+                       " starts at ", route.source_class);
+  if (carrier_class.is_dependent())
+    raise<TypeError>(what, name, " is a DependentCarrier, which requires composite");
+  detail::define_class(carrier_class, std::make_unique<ClassDefinition>(carrier_class, std::move(definition)));
+}
+
+}  // namespace orlop::inline v0
