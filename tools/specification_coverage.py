@@ -24,7 +24,6 @@ PLANNED = {
     ],
     "carrier definitions": [
         "test_dispatch_dispatch_from_an_instance",
-        "test_dispatch_implement_a_sibling_carrier",
         "test_dispatch_dispatch_a_custom_definition_backed_operation",
         "test_dispatch_dispatch_a_storage_only_carrier",
     ],

@@ -303,7 +303,6 @@ void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args&
                               const nb::kwargs& kwargs) {
   const nb::handle type = self.h.type();
   const auto name = nb::cast<std::string>(type.attr("__name__"));
-  if (nb::inst_ready(self.h)) raise<TypeError>(name, "the Carrier initializer has already run");
   if (is_native(type)) raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
   const CarrierClass exact = carrier_class_of_type(type);
   if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);

@@ -53,8 +53,7 @@ void HeldForGood::forget_all() {
 }
 
 std::shared_ptr<PyObject> held(nb::object object) {
-  return {object.release().ptr(),
-          [](PyObject* owned) { with_interpreter([owned] { Py_DECREF(owned); }); }};
+  return {object.release().ptr(), [](PyObject* owned) { with_interpreter([owned] { Py_DECREF(owned); }); }};
 }
 
 nb::object extension_name(const char* name) {
@@ -212,7 +211,8 @@ std::unordered_map<CarrierClass, nb::object>& shown_facets() {
 
 nb::object find_facet(const Carrier& carrier, nb::handle facet_class) {
   const nb::object base = extension_name("CarrierFacet");
-  const int is_facet = PyType_Check(facet_class.ptr()) ? PyObject_IsSubclass(facet_class.ptr(), base.ptr()) : 0;
+  const int is_facet =
+      PyType_Check(facet_class.ptr()) ? PyObject_IsSubclass(facet_class.ptr(), base.ptr()) : 0;
   if (is_facet < 0) throw_python_error();
   if (is_facet == 0)
     raise<TypeError>(carrier.carrier_class().name(), "a facet is asked for by a CarrierFacet subclass: got ",
@@ -311,10 +311,12 @@ void define(nb::handle type, const char* name, Function function, const Extra&..
 }  // namespace
 
 void bind_extension(nb::module_& parent) {
-  nb::module_ module = parent.def_submodule("_extension", "Carrier definitions: see orlop.carriers.extension.");
+  nb::module_ module =
+      parent.def_submodule("_extension", "Carrier definitions: see orlop.carriers.extension.");
   const nb::handle carrier = nb::type<Carrier>();
-  define(carrier, "facet", &find_facet, "facet_class"_a.none(),
-         "The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).");
+  define(
+      carrier, "facet", &find_facet, "facet_class"_a.none(),
+      "The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).");
   define(carrier, "require_facet", &require_facet, "facet_class"_a.none(),
          "The same; NotImplementedError naming the class where there is none (X12).");
   module.def("register_carrier_definition", &register_definition, "carrier_class"_a.none(),

@@ -45,6 +45,15 @@ _HOMES = {
         "Whole",
         "WholeExtent",
     ],
+    "orlop.carriers.extension": [
+        "CarrierDefinition",
+        "CarrierFacet",
+        "StorageProvider",
+        "TransferRoute",
+        "Unsupported",
+        "UnsupportedStorageDTypeError",
+        "register_carrier_definition",
+    ],
     "orlop.carriers.move": [
         "AwaitMove",
         "AwaitResult",

@@ -123,6 +123,13 @@ from orlop.carriers.dtype import SimpleDType as SimpleDType
 from orlop.carriers.dtype import SymbolicBits as SymbolicBits
 from orlop.carriers.dtype import Whole as Whole
 from orlop.carriers.dtype import WholeExtent as WholeExtent
+from orlop.carriers.extension import CarrierDefinition as CarrierDefinition
+from orlop.carriers.extension import CarrierFacet as CarrierFacet
+from orlop.carriers.extension import StorageProvider as StorageProvider
+from orlop.carriers.extension import TransferRoute as TransferRoute
+from orlop.carriers.extension import Unsupported as Unsupported
+from orlop.carriers.extension import UnsupportedStorageDTypeError as UnsupportedStorageDTypeError
+from orlop.carriers.extension import register_carrier_definition as register_carrier_definition
 from orlop.carriers.operation_capability import UnsupportedOperationPlan as UnsupportedOperationPlan
 from orlop.core.module import Module as Module
 from orlop.core.parameter import Parameter as Parameter

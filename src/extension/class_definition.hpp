@@ -1,4 +1,5 @@
-// The registered form of a CarrierDefinition: what the layers below extension and the carriers themselves ask.
+// The registered form of a CarrierDefinition: what the layers below extension and the carriers themselves
+// ask.
 #pragma once
 
 #include "orlop/extension/definition.hpp"

@@ -82,10 +82,12 @@ void DefinedStorage<Base>::construct(Index slots, const DefinedOptions& options)
 
 template <class Base>
 const DType& DefinedStorage<Base>::require_supported(const DType& dtype) const {
-  if (!stores(dtype))
-    throw UnsupportedStorageDTypeError(message(this->carrier_class().name(),
-                                               "the class does not support storage dtype ", dtype.name(),
-                                               "; supports_storage_dtype() tells which it does"));
+  if (dtype.is_compound() || !stores(dtype))
+    throw UnsupportedStorageDTypeError(
+        message(this->carrier_class().name(), "the class does not support storage dtype ", dtype.name(),
+                dtype.is_compound() ? ", whose several planes no homogeneous storage can hold; multi-plane "
+                                      "storage is deferred"
+                                    : "; supports_storage_dtype() tells which it does"));
   return dtype;
 }
 

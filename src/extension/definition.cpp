@@ -1,9 +1,11 @@
 // Registration of carrier definitions.
 #include "orlop/extension/definition.hpp"
 
-#include <algorithm>
+#include <set>
+#include <typeindex>
 
 #include "extension/class_definition.hpp"
+#include "storage/type_name.hpp"
 
 namespace orlop::inline v0 {
 
@@ -18,8 +20,14 @@ void CarrierDefinition::validate() const {
         raise<ValueError>(what, "duplicate exact transfer routes for (", transfers[i].source_class, ", ",
                           transfers[i].destination_class, "): ", transfers[j].route_id, " and ",
                           transfers[i].route_id, "; give one route per pair");
-  for (const auto& facet : facets)
+  std::set<std::type_index> types;
+  for (const auto& facet : facets) {
     if (facet == nullptr) raise<TypeError>(what, "facets must be CarrierFacet objects: one is null");
+    const CarrierFacet& held = *facet;
+    if (!types.insert(typeid(held)).second)
+      raise<ValueError>(what, "duplicate exact facet types: ", short_name(typeid(held)),
+                        "; give one of each");
+  }
 }
 
 std::shared_ptr<const CapabilitySet> ClassDefinition::freeze() {
@@ -45,7 +53,8 @@ void register_carrier_definition(CarrierClass carrier_class, CarrierDefinition d
                        " starts at ", route.source_class);
   if (carrier_class.is_dependent())
     raise<TypeError>(what, name, " is a DependentCarrier, which requires composite");
-  detail::define_class(carrier_class, std::make_unique<ClassDefinition>(carrier_class, std::move(definition)));
+  detail::define_class(carrier_class,
+                       std::make_unique<ClassDefinition>(carrier_class, std::move(definition)));
 }
 
 }  // namespace orlop::inline v0

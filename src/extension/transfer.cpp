@@ -57,13 +57,9 @@ class TransferMoveOperation final : public ElementwiseMoveOperation {
 
  protected:
   void begin(const Tensor& tensor, const Ref<Carrier>& destination) override {
-    const TransferRequest request{tensor,
-                                  destination,
-                                  route_.source_class,
-                                  route_.destination_class,
-                                  &tensor.dtype(),
-                                  tensor.layout(),
-                                  tensor.layout().cosize()};
+    const TransferRequest request{
+        tensor,          destination,     route_.source_class,     route_.destination_class,
+        &tensor.dtype(), tensor.layout(), tensor.layout().cosize()};
     const Snapshot source_before(*tensor.carrier());
     const Snapshot destination_before(*destination);
     Result<PreparedTransfer> answer = route_.provider->prepare(request);

@@ -185,7 +185,12 @@ Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
 void MoveOperation::prepare(const Tensor& tensor, const Ref<Carrier>& destination) {
   begin(tensor, destination);
   if (!is_grad_enabled() || !tensor.is_differentiable()) return;
-  reverse_ = detail::find_move_route(destination->carrier_class(), tensor.carrier_type()).make();
+  try {
+    reverse_ = detail::find_move_route(destination->carrier_class(), tensor.carrier_type()).make();
+  } catch (const NotImplementedError& error) {
+    raise<NotImplementedError>("move", "gradients are recorded and could not come back: ", error.what(),
+                               "; move under no_grad() where none are needed");
+  }
   destination_ = destination;
 }
 

@@ -68,9 +68,7 @@ const detail::DefinedClass* definition_of(CarrierClass carrier_class) {
   return carrier_class.record()->definition.load(std::memory_order_acquire);
 }
 
-MoveRoute elementwise_route() {
-  return move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation");
-}
+MoveRoute elementwise_route() { return move_route<ElementwiseMoveOperation>("ElementwiseMoveOperation"); }
 
 /// The entry of a pair of classes without definition.
 MoveRoute find_registered(CarrierClass source_class, CarrierClass destination_class) {

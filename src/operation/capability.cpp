@@ -232,9 +232,9 @@ enum class Origin { Undeclared, Declared, Shipped, Defined, Sealed };
 
 struct Registration {
   Origin origin = Origin::Undeclared;
-  detail::CapabilitySource source{};               // of a shipped class, until the first query
+  detail::CapabilitySource source{};                // of a shipped class, until the first query
   std::unique_ptr<detail::DefinedClass> defined{};  // of a class with a CarrierDefinition
-  std::shared_ptr<const CapabilitySet> set{};      // once it is known
+  std::shared_ptr<const CapabilitySet> set{};       // once it is known
 };
 
 // Guards the map; the set of a class is published in its record and then read without the lock.

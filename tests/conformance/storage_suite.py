@@ -64,6 +64,7 @@ class Record:
     growable: bool = False
     computes: bool = False
     closed: bool = False
+    peer: typing.Callable = lambda slots, dtype: CPU(slots, dtype=dtype)  # a carrier to move to and from
 
 
 class Position:
@@ -537,13 +538,14 @@ class StorageSuite:
     # --- Moves ------------------------------------------------------------------------------------------------------------
 
     def test_values_move_out_and_in(self, dtype):
-        carrier, cpu = self.make(dtype), CPU(3, dtype=dtype)
-        outside = move(whole(carrier), cpu)
-        assert outside.carrier is cpu and values(cpu) == STORED[dtype] and cpu.version == 1 and carrier.is_released()
+        carrier, peer = self.make(dtype), self.record.peer(3, dtype)
+        outside = move(whole(carrier), peer)
+        assert outside.carrier is peer and values(peer) == STORED[dtype] and peer.version == 1
+        assert carrier.is_released()
         destination = carrier.allocate_like(3)
         version = destination.version
         inside = move(outside, destination)
-        assert inside.carrier is destination and values(destination) == STORED[dtype] and cpu.is_released()
+        assert inside.carrier is destination and values(destination) == STORED[dtype] and peer.is_released()
         assert not destination.is_owned()
         if self.record.closed:
             assert destination.version == version + 1
@@ -551,7 +553,8 @@ class StorageSuite:
             assert destination.version > version
 
     def test_an_empty_carrier_grows_where_it_can(self, dtype):
-        source, destination = CPU(0, dtype=dtype).new_like(STORED[dtype]), self.make(dtype).allocate_like(0)
+        source = self.record.peer(0, dtype).new_like(STORED[dtype])
+        destination = self.make(dtype).allocate_like(0)
         if self.record.growable:
             assert values(move(whole(source), destination).carrier) == STORED[dtype] and destination.size() == 3
             return

@@ -1,7 +1,7 @@
 """A carrier written in C++ from outside the library keeps the storage contract."""
 
 import pytest
-from orlop_conformance import Minimal, Shelf
+from orlop_conformance import Crate, Minimal, Shelf
 from storage_suite import ANY, COMPOUND, FLOAT, INT, Record, StorageSuite, values, whole
 
 import orlop
@@ -11,6 +11,16 @@ class TestShelf(StorageSuite):
     record = Record(
         make=lambda values, dtype, mutable: Shelf(0).new_like(values, dtype=dtype, mutable=mutable),
         dtypes=ANY,
+    )
+
+
+class TestCrate(StorageSuite):
+    record = Record(
+        make=lambda values, dtype, mutable: Crate(0).new_like(values, dtype=dtype, mutable=mutable),
+        dtypes=ANY,
+        scatters=True,
+        growable=True,
+        peer=lambda slots, dtype: Crate(slots).allocate_like(slots, dtype=dtype),
     )
 
 

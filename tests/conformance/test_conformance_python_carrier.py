@@ -2,7 +2,7 @@
 
 from storage_suite import ANY, Record, StorageSuite
 
-from orlop import Carrier, DType, Generic
+from orlop import Carrier, CarrierDefinition, DType, Generic, StorageProvider, register_carrier_definition
 
 
 class Ledger(Carrier):
@@ -55,4 +55,35 @@ class TestLedger(StorageSuite):
         dtypes=ANY,
         supported=(DType.Any, DType.Floating, *ANY),
         growable=True,
+    )
+
+
+class Boxed(Carrier):
+    """A class with a CarrierDefinition: its provider keeps the slots in a list."""
+
+
+register_carrier_definition(
+    Boxed,
+    CarrierDefinition(
+        StorageProvider(
+            supports_dtype=lambda carrier, dtype: dtype in ANY,
+            physical_size=lambda carrier: len(carrier.box),
+            allocate=lambda carrier, slots: setattr(carrier, "box", [None] * slots),
+            release=lambda carrier: setattr(carrier, "box", []),
+            read=lambda carrier, index: carrier.box[index],
+            write=lambda carrier, index, value: carrier.box.__setitem__(index, value),
+            elementwise_fallback=True,
+        )
+    ),
+)
+
+
+class TestBoxed(StorageSuite):
+    record = Record(
+        make=lambda values, dtype, mutable: Boxed(0, dtype=dtype).new_like(values, mutable=mutable),
+        dtypes=ANY,
+        construct=lambda dtype: Boxed(1, dtype=dtype),
+        scatters=True,
+        growable=True,
+        peer=lambda slots, dtype: Boxed(slots, dtype=dtype),
     )

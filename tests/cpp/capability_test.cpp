@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "orlop/base/error.hpp"
+#include "orlop/movement/move.hpp"
 #include "orlop/operation/capability.hpp"
 
 namespace orlop {

@@ -83,4 +83,16 @@ template <class T, class... Arguments>
   return carrier;
 }
 
+/// The same at `place`, for bindings that make the object there. After an error nothing is there.
+template <class T, class... Arguments>
+void construct_defined_at(T* place, Index slots, const DefinedOptions& options, Arguments&&... arguments) {
+  T* const carrier = std::construct_at(place, std::forward<Arguments>(arguments)...);
+  try {
+    carrier->construct(slots, options);
+  } catch (...) {
+    std::destroy_at(carrier);
+    throw;
+  }
+}
+
 }  // namespace orlop::inline v0

@@ -64,7 +64,8 @@ class ORLOP_API MoveOperation : public Operation {
   /// For authors of `copy`: slots of the destination may change from here on, so that a failure advances its
   /// version.
   void expect_writes() noexcept { expects_writes_ = true; }
-  /// Refuses a move that this route cannot make, with both carriers claimed; changes nothing. Default: it can.
+  /// Refuses a move that this route cannot make, with both carriers claimed; changes nothing. Default: it
+  /// can.
   virtual void begin(const Tensor& tensor, const Ref<Carrier>& destination);
   /// Starts work that `transfer` only waits for, on the thread that asked for the move, inside both owner
   /// scopes. Default: all work is in `transfer`.

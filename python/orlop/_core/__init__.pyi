@@ -1,6 +1,7 @@
 from orlop._core import _array_files as _array_files
 from orlop._core import _dtype as _dtype
 from orlop._core import _einops as _einops
+from orlop._core import _extension as _extension
 from orlop._core import _friendly as _friendly
 from orlop._core import _plans as _plans
 from orlop._core import _profiler as _profiler
@@ -510,6 +511,16 @@ class Carrier:
     def require_operation_plan(self, plan: object) -> object:
         """
         The stored entry that matches the plan, or UnsupportedOperationPlan (P27).
+        """
+
+    def facet(self, facet_class: object | None) -> object:
+        """
+        The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).
+        """
+
+    def require_facet(self, facet_class: object | None) -> object:
+        """
+        The same; NotImplementedError naming the class where there is none (X12).
         """
 
 class DependentCarrier(Carrier):

@@ -234,12 +234,16 @@ class CarrierDefinition:
     """
 
     storage: StorageProvider
+    kernels: None = None
     transfers: tuple = ()
+    composite: None = None
     facets: tuple = ()
 
     def __post_init__(self):
         _require(isinstance(self.storage, StorageProvider), "CarrierDefinition",
                  "storage must be a StorageProvider: got", _kind(self.storage))
+        for field in ("kernels", "composite"):
+            _require(getattr(self, field) is None, "CarrierDefinition", field, "must be None")
         routes = _keep_tuple(self, "transfers", TransferRoute)
         pairs = [(route.source_class, route.destination_class) for route in routes]
         if len(set(pairs)) != len(pairs):

@@ -1,9 +1,13 @@
-// Two carriers written outside the library in C++, as an extension of its own that works with orlop._core:
-// Minimal has only what a carrier must have, Shelf is a mutable one for the conformance suite.
+// Carriers written outside the library in C++, as an extension of its own that works with orlop._core:
+// Minimal has only what a carrier must have, Shelf is a mutable one for the conformance suite, and Crate has
+// a CarrierDefinition.
 #include <nanobind/nanobind.h>
 
 #include <vector>
 
+#include "orlop/carriers/cpu/cpu.hpp"
+#include "orlop/extension/defined_carrier.hpp"
+#include "orlop/extension/definition.hpp"
 #include "orlop/storage/carrier.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "orlop/storage/storage_dtype.hpp"
@@ -85,10 +89,60 @@ class Shelf final : public Carrier {
   std::vector<Scalar> values_;
 };
 
+/// Float32, Int32 or Bool values in a vector that a StorageProvider keeps.
+class Crate final : public orlop::DefinedCarrier {
+ public:
+  std::vector<Scalar> values;
+
+ protected:
+  [[nodiscard]] Ref<Carrier> make_blank() const override { return orlop::make_ref<Crate>(); }
+};
+
+class CrateStorage final : public orlop::StorageProvider {
+ public:
+  [[nodiscard]] bool supports_dtype(const Carrier&, const DType& dtype) const override {
+    return orlop::storage_zero(dtype).has_value();
+  }
+  [[nodiscard]] Index physical_size(const Carrier& carrier) const override {
+    return static_cast<Index>(crate(carrier).values.size());
+  }
+  void allocate(Carrier& carrier, Index slots) const override {
+    crate(carrier).values.assign(static_cast<std::size_t>(slots), Scalar(0.0F));
+  }
+  void release(Carrier& carrier) const override { crate(carrier).values.clear(); }
+  [[nodiscard]] Scalar read(const Carrier& carrier, Index index) const override {
+    return crate(carrier).values[static_cast<std::size_t>(index)];
+  }
+  void write(Carrier& carrier, Index index, const Scalar& value) const override {
+    crate(carrier).values[static_cast<std::size_t>(index)] = value;
+  }
+  [[nodiscard]] bool elementwise_fallback() const override { return true; }
+
+ private:
+  static const Crate& crate(const Carrier& carrier) { return static_cast<const Crate&>(carrier); }
+  static Crate& crate(Carrier& carrier) { return static_cast<Crate&>(carrier); }
+};
+
+/// Copies the span of a Crate into a CPU.
+orlop::Result<orlop::PreparedTransfer> prepare_unpacking(const orlop::TransferRequest& request) {
+  if (request.dtype == &orlop::dtypes::Bool) return orlop::Unsupported("Bool stays in its crate");
+  return orlop::PreparedTransfer([request]() -> std::shared_ptr<orlop::ProviderCompletion<void>> {
+    std::vector<std::byte> slots(orlop::slots_to_bytes(*request.dtype, request.physical_span));
+    request.tensor.carrier()->read_span(request.tensor.offset(), request.physical_span, slots.data());
+    request.destination->write_span(0, request.physical_span, slots.data());
+    return nullptr;
+  });
+}
+
 }  // namespace
 
 NB_MODULE(orlop_conformance, module) {
   nb::module_::import_("orlop._core");  // binds Carrier
+  const orlop::CarrierClass crate = orlop::carrier_class<Crate>();
+  orlop::register_carrier_definition(
+      crate, {.storage = std::make_shared<CrateStorage>(),
+              .transfers = {{crate, orlop::carrier_class<orlop::CPU>(), "crate_to_cpu",
+                             orlop::make_transfer(prepare_unpacking)}}});
   nb::class_<Minimal, Carrier>(module, "Minimal")
       .def(
           "__init__",
@@ -97,6 +151,13 @@ NB_MODULE(orlop_conformance, module) {
                 size, opaque ? static_cast<const DType&>(orlop::dtypes::Any) : orlop::dtypes::Float32);
           },
           "size"_a, nb::kw_only(), "opaque"_a = false);
+  nb::class_<Crate, Carrier>(module, "Crate")
+      .def(
+          "__init__",
+          [](nb::pointer_and_handle<Crate> self, Index slots) {
+            orlop::construct_defined_at(self.p, slots, {.dtype = orlop::dtypes::Float32});
+          },
+          "slots"_a);
   nb::class_<Shelf, Carrier>(module, "Shelf")
       .def(
           "__init__",
