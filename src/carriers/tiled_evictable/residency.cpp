@@ -571,7 +571,7 @@ void TileStore::check_routes(bool evicts) const {
   };
   if ((is_exact(source) || is_exact(destination)) && !has_move_operation(source, destination))
     raise<NotImplementedError>(what, "no move operation is registered for (", source, ", ", destination, ")");
-  static_cast<void>(dispatch_move(source, destination));
+  static_cast<void>(detail::find_move_route(source, destination));
 }
 
 Ref<ResidencyRequest> TileStore::promote(std::span<const Index> tiles, const TileClaim* claim) {
@@ -796,8 +796,8 @@ void ResidencyRequest::prepare(std::vector<Transfer>& transfers, bool evicts) {
       transfer.source = make_ref<TileStorage>(child);
       transfer.source->retire();
     }
-    transfer.operation = dispatch_move(transfer.source->carrier().carrier_class(),
-                                       transfer.destination->carrier().carrier_class())
+    transfer.operation = detail::find_move_route(transfer.source->carrier().carrier_class(),
+                                                 transfer.destination->carrier().carrier_class())
                              .make();
   }
 }
