@@ -120,17 +120,31 @@ void Task::wait_until_done() {
     if (executor_ != nullptr) executor_->withdraw(*this);
     run();
   }
-  for (const Task* task = running_here; task != nullptr; task = task->outer_)
-    if (task == this)
-      raise<RuntimeError>("background work", "work cannot wait for its own end; wait elsewhere");
   while (!is_done()) await_other_thread();
+}
+
+/// Whether this, or what it waits for and so on, is run by the calling thread. With the lock held.
+bool Task::waits_for_this_thread() const noexcept {
+  for (const Task* task = this; task != nullptr; task = task->awaited_)
+    for (const Task* mine = running_here; mine != nullptr; mine = mine->outer_)
+      if (task == mine) return true;
+  return false;
 }
 
 void Task::await_other_thread() {
   {
     const BlockingScope blocking;
     std::unique_lock lock(shared().mutex);
+    // Of several threads whose work waits in a circle the last one to come is refused.
+    if (waits_for_this_thread())
+      raise<RuntimeError>("background work",
+                          "work cannot wait for its own end: what it waits for waits for it; wait elsewhere");
+    const auto await = [](const Task* awaited) {
+      for (Task* mine = running_here; mine != nullptr; mine = mine->outer_) mine->awaited_ = awaited;
+    };
+    await(this);
     shared().task_ended.wait_for(lock, interrupt_interval, [this] { return is_done(); });
+    await(nullptr);
   }
   if (!is_done()) check_interrupts();
 }
@@ -187,7 +201,7 @@ void Executor::enter_child() noexcept {
     [[maybe_unused]] const auto* const kept =
         std::make_unique<std::deque<Ref<Task>>>(std::move(executor->queue_)).release();
     executor->queue_ = {};
-    executor->threads_ = executor->idle_ = 0;
+    executor->threads_ = executor->busy_ = 0;
   }
   shared().busy_threads = is_worker ? 1 : 0;
   for (Task* task = running_here; task != nullptr; task = task->outer_)
@@ -227,7 +241,9 @@ void Executor::submit(const Ref<Task>& task) {
       throw;
     }
     task->executor_ = this;
-    if (idle_ == 0 && threads_ < thread_limit_) threads_ += start_thread() ? 1 : 0;
+    // A thread that is free now may have a task in the queue to come to first.
+    if (std::cmp_greater(queue_.size(), threads_ - busy_) && threads_ < thread_limit_)
+      threads_ += start_thread() ? 1 : 0;
     is_alone = threads_ == 0;
     all.work_came.notify_all();
   }
@@ -243,9 +259,8 @@ void Executor::work() noexcept {
     {
       Shared& all = shared();
       std::unique_lock lock(all.mutex);
-      ++idle_;
       all.work_came.wait(lock, [this] { return !queue_.empty(); });
-      --idle_;
+      ++busy_;
       ++all.busy_threads;
       task = std::move(queue_.front());
       queue_.pop_front();
@@ -253,6 +268,7 @@ void Executor::work() noexcept {
     task->run();
     task.reset();
     const std::lock_guard lock(shared().mutex);
+    --busy_;
     --shared().busy_threads;
     shared().task_ended.notify_all();
   }

@@ -145,6 +145,45 @@ TEST(Executor, WorkThatWaitsForWorkCannotExhaustThePool) {
   EXPECT_EQ(ended, 64);
 }
 
+TEST(Executor, WhatIsSubmittedAtOnceRunsAtOnce) {
+  for (int i = 0; i < 200; ++i) {
+    Stop stop;
+    std::vector<Ref<Work>> all;
+    for (int j = 0; j < kThreads; ++j) {
+      all.push_back(make_ref<Work>([&] { stop.arrive(); }));
+      pool().submit(all.back());
+    }
+    stop.await(kThreads);  // before any of them has ended
+    stop.open();
+    for (const Ref<Work>& work : all) work->wait_until_done();
+  }
+}
+
+TEST(Executor, WorkThatWaitsInACircleIsRefusedOnce) {
+  for (int length = 2; length <= kThreads; ++length) {
+    std::vector<Ref<Work>> all(static_cast<std::size_t>(length));
+    Stop stop;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = make_ref<Work>([&, i] {
+        stop.arrive();
+        all[(i + 1) % all.size()]->wait_until_done();
+      });
+    for (const Ref<Work>& work : all) pool().submit(work);
+    stop.await(length);
+    stop.open();
+    int refused = 0;
+    for (const Ref<Work>& work : all) {
+      try {
+        work->wait();
+      } catch (const RuntimeError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("its own end"));
+        ++refused;
+      }
+    }
+    EXPECT_EQ(refused, 1);
+  }
+}
+
 TEST(Executor, ManyThreadsSubmitAndWait) {
   std::atomic<int> ended = 0;
   std::vector<std::thread> threads;

@@ -264,6 +264,37 @@ def test_a_hook_that_waits_for_its_own_move_is_refused():
             handle.wait()
 
 
+class WaitingForTheOther(moves.MoveOperation):
+    """Move number i waits for handle i."""
+
+    handles = {}
+    all_know = threading.Barrier(3)
+
+    def _copy(self, tensor, destination, output, element_count):
+        self.all_know.wait(PATIENCE)
+        self.handles[tensor[0]].wait()
+        destination[0] = tensor[0]
+
+
+def test_of_two_moves_that_wait_for_each_other_one_is_refused():
+    with moves.registered_move_operation(CPU, CPU, WaitingForTheOther):
+        for _ in range(20):
+            sources = [cpu_line(0.0), cpu_line(1.0)]
+            handles = [move_async(source, CPU(1)) for source in sources]
+            WaitingForTheOther.handles.update({0.0: handles[1], 1.0: handles[0]})
+            WaitingForTheOther.all_know.wait(PATIENCE)
+            failures = []
+            for handle in handles:
+                try:
+                    handle.wait()
+                except RuntimeError as error:
+                    failures.append(str(error))
+            # The one that is refused fails, and with it the one that waits for its result.
+            assert len(failures) == 2 and all("cannot wait for its own end" in words for words in failures)
+            assert [source[0] for source in sources] == [0.0, 1.0]
+            assert not any(source.carrier.is_owned() for source in sources)
+
+
 def test_a_gradient_comes_back_by_the_route_kept_at_the_call():
     tensor = cpu_line(1.0, 2.0)
     handle = move_async(tensor, CPU(2))

@@ -31,7 +31,8 @@ class ORLOP_API Task : public Object {
   /// Performs the work on this thread unless somebody has started it.
   void run() noexcept;
   /// Returns once the work has ended. Work that nobody has started runs here. Passes on what an interrupted
-  /// user wants thrown (see check_interrupts); the work goes on. RuntimeError for work that waits for itself.
+  /// user wants thrown (see check_interrupts); the work goes on. RuntimeError for work that waits for itself,
+  /// or for work that waits for it.
   void wait_until_done();
   /// The same, and throws what the work failed with.
   void wait();
@@ -64,10 +65,13 @@ class ORLOP_API Task : public Object {
   void finish(std::exception_ptr failure) noexcept;
   void cancel(std::string_view reason) noexcept;
   void await_other_thread();
+  [[nodiscard]] bool waits_for_this_thread() const noexcept;
 
   std::atomic<Phase> phase_{Phase::unstarted};
   Executor* executor_ = nullptr;  // null: was never submitted
   Task* outer_ = nullptr;         // what the running thread runs around this
+  // What the running thread waits for now, or null. Guarded by the executors' lock.
+  const Task* awaited_ = nullptr;
   std::exception_ptr failure_;
   std::shared_ptr<void> failure_object_;
 };
@@ -102,7 +106,7 @@ class ORLOP_API Executor {
   std::deque<Ref<Task>> queue_;
   int thread_limit_;
   int threads_ = 0;
-  int idle_ = 0;
+  int busy_ = 0;  // threads with a task
 };
 
 }  // namespace orlop::inline v0

@@ -536,17 +536,15 @@ class MatmulSteps final : public StepSequence {
     const Index column = place.rows[1] * parts_.rhs_rows.tile();
     const Index rows = parts_.lhs_rows.size();
     for_each_run_of(parts_.lhs_rows, row, row + parts_.lhs_rows.tile(), [&](Index first, const Run& left) {
-      for_each_run_of(
-          parts_.rhs_rows, column, column + parts_.rhs_rows.tile(),
-          [&](Index first_column, const Run& right) {
-            const Run row_run = canonical_run(first, left, 1);
-            const Run column_run = canonical_run(first_column, right, rows);
-            const Window result{row_run.offset + column_run.offset, two_modes(row_run, column_run)};
-            parts_.for_each_term_run(place.first_term, place.last_term, left, right,
-                                     [&](const auto& operands) {
-                                       body({result, operands});
-                                     });
-          });
+      for_each_run_of(parts_.rhs_rows, column, column + parts_.rhs_rows.tile(),
+                      [&](Index first_column, const Run& right) {
+                        const Run row_run = canonical_run(first, left, 1);
+                        const Run column_run = canonical_run(first_column, right, rows);
+                        const Window result{row_run.offset + column_run.offset,
+                                            two_modes(row_run, column_run)};
+                        parts_.for_each_term_run(place.first_term, place.last_term, left, right,
+                                                 [&](const auto& operands) { body({result, operands}); });
+                      });
     });
   }
 
@@ -644,10 +642,9 @@ class MatmulIntoTiles final : public StepSequence {
                               [&](Index, const Run& column_run, const Run& right) {
                                 const Window result{target_.offset() + row_run.offset + column_run.offset,
                                                     two_modes(row_run, column_run)};
-                                parts_.for_each_term_run(first_term, first_term + parts_.rhs_terms.tile(),
-                                                         left, right, [&](const auto& operands) {
-                                                           body({result, operands});
-                                                         });
+                                parts_.for_each_term_run(
+                                    first_term, first_term + parts_.rhs_terms.tile(), left, right,
+                                    [&](const auto& operands) { body({result, operands}); });
                               });
                         });
   }
