@@ -1,7 +1,7 @@
-"""Values between memory and files, or memory and memory, single elements of a file, array files (Q201 to Q204, Q209).
+"""Values between memory and files, block devices or memory, single elements of a file, array files (Q201 to Q204, Q209).
 
 Every way out makes its destination and gives up its source, and so does every way back; a file is removed when it
-has been read. All files lie in one folder, ORLOP_TMPDIR or else /var/tmp, the page cache is warm, nothing is synced.
+has been read. A block device is a file of the right size, which stays. All files lie in one folder, ORLOP_TMPDIR or else /var/tmp, the page cache is warm, nothing is synced.
 """
 
 import functools
@@ -101,6 +101,50 @@ class Moves:
 
     def back(self):
         self.tensor = self.orlop.move(self.tensor, self.orlop.CPU(self.count, empty=True))
+
+
+def preallocated(size):
+    """A descriptor of a nameless file whose blocks are there, and a path to it while this process lives."""
+    path = Path().path
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+    os.unlink(path)
+    for start in range(0, size, MIB):
+        os.pwrite(descriptor, bytes(MIB), start)
+    return descriptor, f"/proc/self/fd/{descriptor}"
+
+
+class SystemCallsInPlace(SystemCalls):
+    """The same loop over a file that is there already."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.descriptor, self.path = preallocated(size)
+
+    def out(self):
+        with memoryview(self.memory) as view:
+            done = 0
+            while done < self.size:
+                done += os.pwrite(self.descriptor, view[done:], done)
+        self.memory.close()
+
+    def back(self):
+        self.memory = fresh_memory(self.size)
+        with memoryview(self.memory) as view:
+            done = 0
+            while done < self.size:
+                done += os.preadv(self.descriptor, [view[done:]], done)
+
+
+class BlockMoves(Moves):
+    def __init__(self, size):
+        from orlop._testing import open_block_device
+
+        super().__init__(size)
+        _, path = preallocated(size)
+        self.device = open_block_device(path, capacity=size)
+
+    def out(self):
+        self.tensor = self.orlop.move(self.tensor, self.device.allocate(self.count, empty=True))
 
 
 class Tiers:
@@ -226,10 +270,15 @@ def load_weights_elsewhere():
 
 over_file = functools.partial(Tiers, "FileBacked")
 
+IN_PLACE = {"orlop": BlockMoves, "os": SystemCallsInPlace}
+
 ROWS = [
     *file_rows("Q201", "move to FileBacked and back", there_and_back, 256 * MIB, Moves),
     *file_rows("Q202", "evict", out, 64 * MIB, over_file),
     *file_rows("Q202", "promote", back, 64 * MIB, over_file),
+    row("Q201", "move to a block device", 1 / 0.9, out, 64 * MIB, IN_PLACE),
+    row("Q201", "move from a block device", 1 / 0.9, back, 64 * MIB, IN_PLACE),
+    row("Q201", "move to a block device and back", 1 / 0.9, there_and_back, 4 * MIB, IN_PLACE),
     *memory_rows("CPU", "CPU", 64 * MIB),
     *memory_rows("Generic", "Generic", 64 * MIB),
     element_row("read an element of a FileBacked", False),

@@ -27,6 +27,7 @@ void aside(const Action& action) noexcept {
     action();
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("orlop logging");
+  } catch (const std::bad_alloc&) {  // a line lost
   }
 }
 

@@ -5,6 +5,7 @@ all the rest. Run by tests/python/test_allocation_faults.py, in a process with a
 import array
 import contextlib
 import gc
+import logging
 import math
 import os
 import random
@@ -166,6 +167,22 @@ def test_transitions(secondary, code):
     until_clean(attempt, code)
 
 
+@CODES
+def test_watched_transitions(code, caplog):
+    """A line of the log for which there is no memory is lost, and nothing else."""
+    with caplog.at_level(logging.DEBUG, "orlop"):
+
+        def attempt(run):
+            hierarchy = Evictable(cpu(), file([]))
+            with run.faults():
+                hierarchy.evict()
+            hierarchy.evict()
+            hierarchy.release()
+            caplog.clear()
+
+        until_clean(attempt, code)
+
+
 # --- Block devices
 
 
@@ -240,6 +257,9 @@ OPERATIONS = {
     "gather": lambda: functional.gather(A, integers(0, 2), 0),
     "conv": lambda: functional.conv_general(IMAGES, FILTERS, (1, 1), ((0, 0), (0, 0))),
     "where": lambda: functional.select(A < B, A, B),
+    "einsum": lambda: functional.einsum(A, B, "a b, c b -> a c"),
+    "scatter": lambda: functional.scatter_add(A, integers(0, 0), B[0:2, :], 0),
+    "cast": lambda: A == 1,
     "view": lambda: friendly.to_list(A[1, :]),
     "rearrange": lambda: einops.rearrange(A, "a b -> (b a)"),
     "reduce": lambda: einops.reduce(A, "a b -> a"),
