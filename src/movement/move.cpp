@@ -19,13 +19,14 @@ MoveOperation::MoveOperation() noexcept = default;
 MoveOperation::~MoveOperation() = default;
 ElementwiseMoveOperation::~ElementwiseMoveOperation() = default;
 SpanMoveOperation::~SpanMoveOperation() = default;
+TensorTask::~TensorTask() = default;
 MoveTask::~MoveTask() = default;
 
-void MoveTask::visit_references(ReferenceVisitor& visitor) const {
+void TensorTask::visit_references(ReferenceVisitor& visitor) const {
   if (is_done() && result()) visitor.visit(result().ref());  // until then the worker's references are its own
 }
 
-void MoveTask::drop_references() noexcept {
+void TensorTask::drop_references() noexcept {
   ResultTask::drop_references();
   if (is_done()) clear_result();
 }

@@ -69,8 +69,16 @@ void check_cotangent(const Tensor& target, const Tensor& cotangent) {
 
 namespace {
 
+/// The sum as the carrier of `first` makes it, or the null handle where it leaves that to the table.
+Tensor carriers_sum(const Tensor& first, const Tensor* second) {
+  Ref<Carrier> sum = first.carrier()->sum_gradients(first, second);
+  return sum ? Tensor::trusted(std::move(sum), first.offset(), first.layout()) : Tensor();
+}
+
 /// Sum of two gradients of one shape, in the layout of the first.
 Tensor add_gradients(const Tensor& a, const Tensor& b) {
+  if (Tensor sum = carriers_sum(a, &b)) return sum;
+  if (Tensor sum = carriers_sum(b, &a)) return sum;
   const Tensor other = a.carrier_type() == b.carrier_type() ? b : copy_to_carrier(b, *a.carrier());
   const std::array<Argument, 2> arguments{Argument(a), Argument(other)};
   const Tensor sum = run_definition(*find_definition("add"), arguments, nullptr, a.carrier_type(), false);
@@ -81,7 +89,10 @@ Tensor add_gradients(const Tensor& a, const Tensor& b) {
 /// 0, each coordinate holds the sum over all coordinates of its slot (P86).
 Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
   const Layout& layout = target.layout();
-  if (layout.is_injective()) return copy_to_layout(arrived, layout);
+  if (layout.is_injective()) {
+    Tensor own = carriers_sum(arrived, nullptr);
+    return own ? own : copy_to_layout(arrived, layout);
+  }
   detail::Nest distinct = layout.shape().nest();
   distinct.size = 1;
   for (std::size_t i = 0; i < distinct.leaves.size(); ++i) {

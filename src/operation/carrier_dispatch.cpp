@@ -1,4 +1,4 @@
-// The members of Carrier that need operations and tensors: dispatch and the default scatter.
+// The members of Carrier that need operations and tensors: dispatch and the defaults of what works on Tensors.
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/carrier.hpp"
@@ -22,6 +22,8 @@ Ref<Operation> Carrier::make_operation(std::string_view operation_name) {
   raise<NotImplementedError>(carrier_class().name(), "operation ", operation_name,
                              " is not supported on this carrier; move the Tensor to a carrier that computes");
 }
+
+Ref<Carrier> Carrier::sum_gradients(const Tensor&, const Tensor*) const { return {}; }
 
 void Carrier::scatter(const Tensor&, const Tensor&, const Layout&, Index) {
   raise<NotImplementedError>(

@@ -134,12 +134,18 @@ ORLOP_API MoveRoute unregister_move_operation(CarrierClass source_class, Carrier
 /// Whether exactly this pair has an entry, or its source a TransferRoute for it.
 [[nodiscard]] ORLOP_API bool has_move_operation(CarrierClass source_class, CarrierClass destination_class);
 
-/// The work of one move.
-class ORLOP_API MoveTask : public ResultTask<Tensor> {
+/// Work that yields a Tensor.
+class ORLOP_API TensorTask : public ResultTask<Tensor> {
  public:
-  ~MoveTask() override;
+  ~TensorTask() override;
   void visit_references(ReferenceVisitor& visitor) const override;
   void drop_references() noexcept override;
+};
+
+/// The work of one move.
+class ORLOP_API MoveTask : public TensorTask {
+ public:
+  ~MoveTask() override;
 };
 
 /// The handle of a move: `wait()` gives the moved Tensor.

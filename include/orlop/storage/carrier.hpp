@@ -100,6 +100,11 @@ class ORLOP_API Carrier : public Object {
   /// Whether an empty carrier can become a larger one by `allocate` (S405).
   [[nodiscard]] virtual bool is_growable() const noexcept { return false; }
 
+  /// What backward does with gradients here: the sum of `first`, a Tensor of this carrier, and of `second`
+  /// where it is not null, in the same layout on any carrier; in storage of its own, like this one and with
+  /// the slots of `first`. Default: null, for carriers that the table's arithmetic reads (X58).
+  [[nodiscard]] virtual Ref<Carrier> sum_gradients(const Tensor& first, const Tensor* second) const;
+
   /// Where the values are now, in one word, for representations: "resident", "file", "evicted", …
   [[nodiscard]] virtual std::string_view residency() const noexcept { return "resident"; }
 

@@ -71,7 +71,41 @@ std::shared_ptr<const CapabilitySet> direct_capabilities(const Carrier& primary,
 
 // --- Construction (X40)
 
-void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
+void check_tier(const Carrier& tier, std::string_view role, const TileGrid& grid) {
+  if (const Index size = tier.size(); size != 0 && size != grid.size())
+    raise<ValueError>(what, role, " must be empty or hold the full extent of ", grid.size(),
+                      " slots: it has ", size);
+  const DType& dtype = tier.dtype();
+  if (!tier.supports_storage_dtype(dtype) || dtype.storage_type() == StorageType::other)
+    raise<TypeError>(what, role, " does not support tiles of dtype ", dtype.name(),
+                     "; use Float32, Int32 or Bool");
+}
+
+void check_budget(std::optional<std::int64_t> budget, Index tile_bytes) {
+  if (budget && *budget < tile_bytes)
+    raise<ValueError>(what, "primary_budget_bytes must hold at least one tile: got ", *budget,
+                      ", a tile has ", tile_bytes, " bytes; raise the budget or use smaller tiles");
+}
+
+std::shared_ptr<ResidencyPolicy> hold(std::shared_ptr<ResidencyPolicy> policy) {
+  if (policy == nullptr) return nullptr;
+  std::shared_ptr<ResidencyPolicy> own = policy->held_again();
+  return own != nullptr ? own : policy;
+}
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::string_view to_string(TileLocation location) noexcept {
+  constexpr std::array<std::string_view, 4> names{"primary", "secondary", "implicit", "invalid"};
+  return names[static_cast<std::size_t>(location)];
+}
+
+void TiledEvictable::check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
   if (!primary) raise<TypeError>(what, "primary must be a Carrier");
   if (!secondary) raise<TypeError>(what, "secondary must be a Carrier");
   const auto check_independent = [](const Carrier& tier, std::string_view role) {
@@ -99,32 +133,9 @@ void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
                      ", secondary ", secondary->dtype().name());
 }
 
-void check_tier(const Carrier& tier, std::string_view role, const TileGrid& grid) {
-  if (const Index size = tier.size(); size != 0 && size != grid.size())
-    raise<ValueError>(what, role, " must be empty or hold the full extent of ", grid.size(),
-                      " slots: it has ", size);
-  const DType& dtype = tier.dtype();
-  if (!tier.supports_storage_dtype(dtype) || dtype.storage_type() == StorageType::other)
-    raise<TypeError>(what, role, " does not support tiles of dtype ", dtype.name(),
-                     "; use Float32, Int32 or Bool");
-}
-
-void check_budget(std::optional<std::int64_t> budget, Index tile_bytes) {
-  if (budget && *budget < tile_bytes)
-    raise<ValueError>(what, "primary_budget_bytes must hold at least one tile: got ", *budget,
-                      ", a tile has ", tile_bytes, " bytes; raise the budget or use smaller tiles");
-}
-
-std::uint64_t next_serial() {
-  static std::atomic<std::uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-}  // namespace
-
-std::string_view to_string(TileLocation location) noexcept {
-  constexpr std::array<std::string_view, 4> names{"primary", "secondary", "implicit", "invalid"};
-  return names[static_cast<std::size_t>(location)];
+void TiledEvictable::check_sizes(const Carrier& primary, const Carrier& secondary, const TileGrid& grid) {
+  check_tier(primary, "primary", grid);
+  check_tier(secondary, "secondary", grid);
 }
 
 struct TiledEvictable::Parts {
@@ -145,7 +156,7 @@ TiledEvictable::TiledEvictable(Parts parts)
       grid_(std::move(parts.grid)),
       dtype_(&primary_->dtype()),
       is_mutable_(parts.is_mutable),
-      policy_(std::move(parts.policy)),
+      policy_(hold(std::move(parts.policy))),
       budget_(parts.budget),
       serial_(next_serial()) {
   store_ = std::make_unique<detail::TileStore>(*this, parts.initial, parts.evicts_to_seed);
@@ -163,8 +174,7 @@ Ref<TiledEvictable> TiledEvictable::make(const Ref<Carrier>& primary, const Ref<
                                          const TiledOptions& options) {
   check_tiers(primary, secondary);
   TileGrid grid(options.grid_shape, options.tile_shape);
-  check_tier(*primary, "primary", grid);
-  check_tier(*secondary, "secondary", grid);
+  check_sizes(*primary, *secondary, grid);
   check_budget(options.primary_budget_bytes, grid.tile_size() * primary->dtype().slot_bytes());
   const bool has_primary = primary->size() != 0;
   const bool has_secondary = secondary->size() != 0;
@@ -285,8 +295,7 @@ Ref<TiledEvictable> TiledEvictable::make_like(bool is_implicit, const DType& dty
   Ref<Carrier> primary = primary_->allocate_like(0, empty);
   Ref<Carrier> secondary = secondary_->allocate_like(0, {.is_mutable = true, .dtype = dtype});
   check_tiers(primary, secondary);
-  check_tier(*primary, "primary", grid_);
-  check_tier(*secondary, "secondary", grid_);
+  check_sizes(*primary, *secondary, grid_);
   check_budget(budget_, grid_.tile_size() * dtype.slot_bytes());
   detail::TileFlags initial;
   if (is_implicit) initial.location = TileLocation::implicit;
@@ -359,6 +368,7 @@ void TiledEvictable::on_release() {
 void TiledEvictable::visit_references(ReferenceVisitor& visitor) const {
   visitor.visit(primary_);
   visitor.visit(secondary_);
+  if (policy_ != nullptr) policy_->visit_references(visitor);
   store_->visit_references(visitor);
 }
 

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::string_view what = "TiledEvictable";
 
-void check_entries(const std::vector<Index>& shape, std::string_view name) {
-  if (shape.empty()) raise<ValueError>(what, name, " must not be empty; give one entry per axis");
-  for (std::size_t axis = 0; axis < shape.size(); ++axis)
-    if (shape[axis] <= 0) raise<ValueError>(what, name, "[", axis, "] must be positive: got ", shape[axis]);
-}
-
 /// The sums Σ c·stride over 0 ≤ c < extent of some leaves, as a product of (1 - x^(extent·stride)) /
 /// (1 - x^stride). The factors are independent of one another, so that two such multisets of sums are equal
 /// exactly where the exponents are. No leaf has stride 0 and an extent above 1.
@@ -69,10 +63,16 @@ bool split_mode(const Layout& mode, Index tile_extent, Index tile_step, SumSet& 
 
 }  // namespace
 
+void TileGrid::check_shape(std::span<const Index> shape, std::string_view name) {
+  if (shape.empty()) raise<ValueError>(what, name, " must not be empty; give one entry per axis");
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] <= 0) raise<ValueError>(what, name, "[", axis, "] must be positive: got ", shape[axis]);
+}
+
 TileGrid::TileGrid(std::vector<Index> grid_shape, std::vector<Index> tile_shape)
     : grid_shape_(std::move(grid_shape)), tile_shape_(std::move(tile_shape)) {
-  check_entries(grid_shape_, "grid_shape");
-  check_entries(tile_shape_, "tile_shape");
+  check_shape(grid_shape_, "grid_shape");
+  check_shape(tile_shape_, "tile_shape");
   if (grid_shape_.size() != tile_shape_.size())
     raise<ValueError>(what, "grid_shape and tile_shape must have the same rank: got ", grid_shape_.size(),
                       " and ", tile_shape_.size());

@@ -25,6 +25,8 @@ class ORLOP_API TileGrid {
   /// Rows 5 and 6 of X40: ValueError for an empty shape, an entry below 1, unequal ranks; OverflowError
   /// beyond 64 bits.
   TileGrid(std::vector<Index> grid_shape, std::vector<Index> tile_shape);
+  /// The first of these checks alone, for one of the shapes, called `name` in messages.
+  static void check_shape(std::span<const Index> shape, std::string_view name);
 
   [[nodiscard]] std::size_t rank() const noexcept { return grid_shape_.size(); }
   [[nodiscard]] const std::vector<Index>& grid_shape() const noexcept { return grid_shape_; }

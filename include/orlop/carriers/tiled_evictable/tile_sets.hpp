@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "orlop/base/error.hpp"
+#include "orlop/base/object.hpp"
 
 namespace orlop::inline v0 {
 
@@ -120,6 +121,12 @@ struct ORLOP_API ResidencyPolicy {
   ResidencyPolicy& operator=(const ResidencyPolicy&) = delete;
   virtual ~ResidencyPolicy();
   virtual ResidencyPlan plan(const TileSet& required, Purpose purpose) = 0;
+
+  /// For a binding: reports what the policy holds, for the cycle collector.
+  virtual void visit_references(ReferenceVisitor&) const {}
+  /// For a binding that counts who holds the policy: the same one for one more carrier. Null: shared as it
+  /// is.
+  [[nodiscard]] virtual std::shared_ptr<ResidencyPolicy> held_again() const { return nullptr; }
 };
 
 }  // namespace orlop::inline v0

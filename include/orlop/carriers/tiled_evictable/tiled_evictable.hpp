@@ -89,6 +89,9 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   [[nodiscard]] static Ref<TiledEvictable> make(const Ref<Carrier>& primary, const Ref<Carrier>& secondary,
                                                 const TiledOptions& options);
   ~TiledEvictable() override;
+  /// Steps 1 to 4 and step 7 of X40 alone, for a binding that has other checks between them.
+  static void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary);
+  static void check_sizes(const Carrier& primary, const Carrier& secondary, const TileGrid& grid);
 
   [[nodiscard]] const Ref<Carrier>& primary() const noexcept { return primary_; }
   [[nodiscard]] const Ref<Carrier>& secondary() const noexcept { return secondary_; }
@@ -138,6 +141,9 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   void write_span(Index first, Index count, const void* in) override;
   [[nodiscard]] bool holes_are_zero() const noexcept override { return true; }
   [[nodiscard]] std::string_view residency() const noexcept override { return "tiled"; }
+  /// Tiles that are implicit in both stay implicit; no policy is asked. What nobody else has is itself the
+  /// sum of one.
+  [[nodiscard]] Ref<Carrier> sum_gradients(const Tensor& first, const Tensor* second) const override;
   void visit_references(ReferenceVisitor& visitor) const override;
 
   // --- For work over tiles: projection, scatter, direct operations, gradients ------------------------------
@@ -192,6 +198,19 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   std::optional<std::int64_t> budget_;
   std::uint64_t serial_;
   std::unique_ptr<detail::TileStore> store_;
+};
+
+/// Residency of a TiledEvictable, found by whoever knows only the carrier; the same requests (X51).
+class ORLOP_API TiledResidencyFacet final {
+ public:
+  AwaitResidency promote_async(TiledEvictable& carrier, const TileSet& tiles) const {
+    return carrier.promote_async(tiles);
+  }
+  AwaitResidency evict_async(TiledEvictable& carrier, const TileSet& tiles) const {
+    return carrier.evict_async(tiles);
+  }
+  void promote(TiledEvictable& carrier, const TileSet& tiles) const { carrier.promote(tiles); }
+  void evict(TiledEvictable& carrier, const TileSet& tiles) const { carrier.evict(tiles); }
 };
 
 }  // namespace orlop::inline v0
