@@ -20,6 +20,7 @@ find_package(nanobind 3.1 CONFIG REQUIRED)
 file(GLOB ORLOP_BINDINGS CONFIGURE_DEPENDS python/bindings/*.cpp)
 nanobind_add_module(_core NB_STATIC NOMINSIZE ${ORLOP_BINDINGS})
 target_link_libraries(_core PRIVATE orlop)
+target_include_directories(_core PRIVATE src)
 target_compile_options(_core PRIVATE -Wall -Wextra -Wconversion -Wno-pedantic)
 set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ORLOP_STAGE} BUILD_WITH_INSTALL_RPATH ON
                                        INSTALL_RPATH ${ORLOP_ORIGIN})

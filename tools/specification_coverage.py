@@ -29,7 +29,6 @@ PLANNED = {
     ],
     "TiledEvictable": [
         "test_dispatch_execute_directly_on_a_full_tiled_tensor",
-        "test_dispatch_execute_after_explicit_projection",
     ],
 }
 

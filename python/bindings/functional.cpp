@@ -1,4 +1,5 @@
 // The functions of orlop.functional: thin, because every call pays for what stands here.
+#include "orlop/carriers/tiled_evictable/tile_sets.hpp"
 #include "orlop/operation/functional.hpp"
 
 #include <nanobind/stl/pair.h>
@@ -54,6 +55,8 @@ void bind_scatter(nb::module_& module, const char* name, const char* doc) {
   module.def(
       name,
       [name](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
+        // The scatter of tiles (X59) has the same name.
+        if (nb::isinstance<TileSelection>(updates)) throw nb::next_overload();
         return function(to_tensor(base, name, "base"), to_tensor(indices, name, "indices"),
                         to_tensor(updates, name, "updates"), to_index<ValueError>(axis, name, "axis"));
       },

@@ -42,13 +42,10 @@ void construct_selection(TileSelection* self, nb::handle per_axis) {
   new (self) TileSelection(std::move(chosen));
 }
 
-void construct_tile_set(TileSet* self, nb::handle coordinates) {
+TileSet make_tile_set(nb::handle coordinates) {
   constexpr std::string_view what = "TileSet";
   const std::vector<nb::tuple> tiles = to_nested(coordinates, what, "coordinates");
-  if (tiles.empty()) {
-    new (self) TileSet();
-    return;
-  }
+  if (tiles.empty()) return {};
   const std::size_t rank = tiles.front().size();
   std::vector<Index> components;
   components.reserve(tiles.size() * rank);
@@ -62,7 +59,7 @@ void construct_tile_set(TileSet* self, nb::handle coordinates) {
     for (const nb::tuple& tile : tiles) append_components(ragged.emplace_back(), tile, what, "");
     static_cast<void>(TileSet(ragged));
   }
-  new (self) TileSet(TileSet::from_components(rank, std::move(components)));
+  return TileSet::from_components(rank, std::move(components));
 }
 
 nb::tuple from_tiles(const TileSet& tiles) {
@@ -139,7 +136,10 @@ void bind_tile_set(nb::module_& module) {
       "((0, 0), (1, 0), (0, 1))\n\n"
       "Errors: TypeError for what is no iterable of iterables of int; ValueError for negative, repeated or\n"
       "ragged coordinates.");
-  type.def("__init__", &construct_tile_set, "coordinates"_a.none() = nb::make_tuple())
+  type.def(
+          "__init__",
+          [](TileSet* self, nb::handle coordinates) { new (self) TileSet(make_tile_set(coordinates)); },
+          "coordinates"_a.none() = nb::make_tuple())
       .def_prop_ro("coordinates", &from_tiles, "One tuple per tile, in the order of the tiles' numbers.")
       .def("__len__", &TileSet::size)
       .def("__iter__", [](const TileSet& self) { return nb::iter(from_tiles(self)); })
@@ -205,6 +205,8 @@ TileSet to_tile_set(nb::handle value, std::string_view what, std::string_view na
   if (const auto* selection = try_native<TileSelection>(value)) return selection->tile_set();
   raise<TypeError>(what, name, " must be a TileSet or a TileSelection: got ", python_type_name(value));
 }
+
+TileSet to_tile(nb::handle coordinate) { return make_tile_set(nb::make_tuple(coordinate)); }
 
 const TileSelection& to_selection(nb::handle value, std::string_view what) {
   if (const auto* selection = try_native<TileSelection>(value)) return *selection;

@@ -18,7 +18,14 @@ nb::tuple from_indices(std::span<const Index> values);
 TileSet to_tile_set(nb::handle value, std::string_view what, std::string_view name);
 const TileSelection& to_selection(nb::handle value, std::string_view what);
 
-/// TileSelection, TileSet and ResidencyPlan.
+/// The set of one tile with this coordinate; the errors of TileSet.
+TileSet to_tile(nb::handle coordinate);
+
+// The parts of the module _tiled, in this order.
 void bind_tile_sets(nb::module_& module);
+void bind_tiled_carrier(nb::module_& module);
+/// `parent`: where the function of all scatters is.
+void bind_projection(nb::module_& module, nb::module_& parent);
+void bind_streaming(nb::module_& module);
 
 }  // namespace orlop::bindings

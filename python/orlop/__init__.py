@@ -68,6 +68,16 @@ _HOMES = {
     "orlop.carriers.operation_capability": [
         "UnsupportedOperationPlan",
     ],
+    "orlop.carriers.tiled_evictable": [
+        "AwaitProjection",
+        "AwaitResidency",
+        "ResidencyPlan",
+        "ResidencyPolicy",
+        "TileSelection",
+        "TileSet",
+        "TiledEvictable",
+        "TiledResidencyFacet",
+    ],
     "orlop.core": [
         "Tensor",
     ],
@@ -119,6 +129,7 @@ _HOMES = {
         "neg",
         "permute",
         "pow",
+        "project",
         "rearrange",
         "recip",
         "reduce_max",

@@ -70,6 +70,7 @@ from orlop._core import (
     tanh,
     unsqueeze,
 )
+from orlop._core._tiled import project
 
 __all__ = [
     "SortResult",
@@ -113,6 +114,7 @@ __all__ = [
     "neg",
     "permute",
     "pow",
+    "project",
     "rearrange",
     "recip",
     "reduce_max",

@@ -8,7 +8,7 @@ from orlop._core import _profiler as _profiler
 from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from orlop._core import testing as testing
 
@@ -902,10 +902,21 @@ def gather(tensor: object | None, indices: object | None, axis: object | None) -
     The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
     """
 
+@overload
 def scatter(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:
     """
     A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
     ValueError where an index is repeated, IndexError outside [0, extent) (P68).
+    """
+
+@overload
+def scatter(compact: Tensor, template: Tensor, selection: TileSelection, reduction: str = 'replace') -> AwaitMove:
+    """
+    A new full Tensor like `template` whose chosen tiles hold `compact`, laid out as project() gives it:
+    "replace" alone, "add" on top of the template's values. The other tiles are invalid, the inputs unchanged.
+    Returns the handle; until its end `compact` is owned (X59).
+
+    Errors: ValueError, TypeError and RuntimeError in the order of X59, before anything has changed.
     """
 
 def scatter_add(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:

@@ -11,6 +11,7 @@ _EXPORTS = {
     "FileBacked": "orlop._core",
     "Generic": "orlop._core",
     "Metal": "orlop._core",
+    "TiledEvictable": "orlop.carriers.tiled_evictable",
     "BlockScaledDType": "orlop.carriers.dtype",
     "CompoundDType": "orlop.carriers.dtype",
     "DType": "orlop.carriers.dtype",

@@ -20,5 +20,6 @@ from orlop.carriers.dtype import SimpleDType as SimpleDType
 from orlop.carriers.dtype import SymbolicBits as SymbolicBits
 from orlop.carriers.dtype import Whole as Whole
 from orlop.carriers.dtype import WholeExtent as WholeExtent
+from orlop.carriers.tiled_evictable import TiledEvictable as TiledEvictable
 
 __all__: list[str]

@@ -1,9 +1,58 @@
 """TiledEvictable: one Tensor cut into tiles, each in a primary or a secondary tier (X40-X64).
 
->>> TileSelection([[1, 0], [2]]).coordinates
-((1, 2), (0, 2))
+>>> from orlop import CPU, FileBacked, Layout, Tensor
+>>> primary = CPU.from_list([float(i) for i in range(24)])
+>>> tiled = TiledEvictable(primary, FileBacked(), (2, 3), (2, 2))
+>>> tiled.evict(TileSet([(0, 0)]))
+>>> tiled.tile_state((0, 0)).location, tiled[0]
+('secondary', 0.0)
+>>> full = Tensor(tiled, 0, Layout((4, 6), (1, 4)))
+>>> project(full, TileSelection([[1, 0], [2]])).wait().layout
 """
 
-from orlop._core._tiled import ResidencyPlan, TileSelection, TileSet
+from typing import Protocol, runtime_checkable
 
-__all__ = ["ResidencyPlan", "TileSelection", "TileSet"]
+from orlop._core._tiled import (
+    AwaitProjection,
+    AwaitResidency,
+    ResidencyPlan,
+    TiledEvictable,
+    TiledResidencyFacet,
+    TileSelection,
+    TileSet,
+    TileState,
+    _ProjectionOperation,
+    _ScatterOperation,
+    project,
+    scatter,
+)
+
+__all__ = [
+    "AwaitProjection",
+    "AwaitResidency",
+    "ResidencyPlan",
+    "ResidencyPolicy",
+    "TileSelection",
+    "TileSet",
+    "TiledEvictable",
+    "TiledResidencyFacet",
+]
+
+
+@runtime_checkable
+class ResidencyPolicy(Protocol):
+    """Decides which tiles are primary around a piece of work; write one with this method (X56).
+
+    >>> class Streaming:
+    ...     def plan(self, required, purpose):
+    ...         return ResidencyPlan(evict=required)
+    >>> isinstance(Streaming(), ResidencyPolicy)
+    True
+    """
+
+    def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
+        """Called once per piece of work and carrier, before any transfer.
+
+        `purpose` is "operation", "projection", "scatter" or "backward". What it raises ends the work.
+        """
+        ...
