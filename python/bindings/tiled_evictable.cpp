@@ -256,6 +256,8 @@ void bind_state_of(TiledClass& carrier) {
       .def("reset_residency_stats", &TiledEvictable::reset_residency_stats,
            "Counts from 0 again; the peak restarts at what is primary now.")
       .def_prop_ro("_pending_requests", &pending_requests, "One member for each request that has not ended.")
+      .def("_tile_symbols", &TiledEvictable::tile_symbols, "A symbol for each tile; orlop.view draws them.")
+      .def_prop_ro("_primary_bytes", &TiledEvictable::primary_bytes, "Bytes of primary storage now (X101).")
       .def(
           "_implicit_zero_like", [](const TiledEvictable& self) { return self.make_like(true); },
           "A fresh carrier like this one whose tiles are all implicit.")

@@ -1,4 +1,4 @@
-"""Pictures: where a layout puts each coordinate.
+"""Pictures: where a layout puts each coordinate, and where the tiles of a tiled carrier are.
 
 >>> from orlop import Layout, Shape, Stride, view
 >>> picture = view.layout(Layout(Shape(4, [2, 3]), Stride(2, [1, 8])))
@@ -6,17 +6,19 @@
 True
 
 `picture.save("layout.svg")` writes a file; a notebook draws the picture itself. `.png` needs matplotlib: install
-`orlop[view]`.
+`orlop[view]`. `print(view.tiles(carrier))` is plain text; a console of rich draws the same in colour.
 """
 
 import itertools
 import os
+import re
+import time
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from orlop._core import IndexMap, Layout
 
-__all__ = ["LayoutPicture", "layout"]
+__all__ = ["LayoutPicture", "Residency", "TilePicture", "layout", "tiles"]
 
 _MOST_CELLS = 4096
 _CELL = 36  # pixels
@@ -154,3 +156,124 @@ def layout(layout):
             f"[view.layout] the layout has {layout.size} coordinates; at most {_MOST_CELLS} can be read: draw a part of it"
         )
     return LayoutPicture(layout)
+
+
+# How a tile is drawn: symbol, meaning, terminal style; from the least to the most of interest.
+_STATES = (
+    ("-", "invalid", "dim red"),
+    ("0", "implicit zero", "dim"),
+    (".", "on file", "blue"),
+    ("#", "resident", "bold green"),
+    ("*", "dirty", "bold yellow"),
+    ("~", "moving", "bold magenta"),
+)
+_SYMBOLS = "".join(symbol for symbol, _, _ in _STATES)
+
+
+class TilePicture:
+    """What `tiles` draws, as it was at that moment: `str` is plain text, and rich prints it in colour."""
+
+    def __init__(self, carrier, width, height, legend):
+        states = carrier._tile_symbols()  # in the order of the tiles' numbers, first axis fastest
+        rows = carrier.grid_shape[0] if len(carrier.grid_shape) > 1 else 1
+        self.counts = {meaning: states.count(symbol) for symbol, meaning, _ in _STATES}
+        self._has_legend = legend
+        self.lines = _shrunk([states[row::rows] for row in range(rows)], width, height)
+
+    @property
+    def legend(self):
+        """What is there, as text: `# 3 resident, . 5 on file`."""
+        there = [(symbol, self.counts[meaning], meaning) for symbol, meaning, _ in reversed(_STATES)]
+        return ", ".join(f"{symbol} {count} {meaning}" for symbol, count, meaning in there if count)
+
+    def __str__(self):
+        return "\n".join([*self.lines, self.legend] if self._has_legend else self.lines)
+
+    def __repr__(self):
+        return f"TilePicture({self.counts})"
+
+    def __rich__(self):
+        from rich.text import Text
+
+        text = Text("\n".join(self.lines), no_wrap=True)
+        for symbol, _, style in _STATES:
+            text.highlight_regex(re.escape(symbol) + "+", style)
+        return text.append("\n" + self.legend) if self._has_legend else text
+
+
+class Residency:
+    """Groups of tiled carriers, a line each: where their tiles are now, and how much was in memory over time.
+
+    `groups` maps a name to carriers. A Console or a Live of rich draws the lines, `sample()` notes the moment, and
+    `plot(path)` draws what was noted, by matplotlib.
+    """
+
+    def __init__(self, groups, *, width=48):
+        self.groups = {name: tuple(carriers) for name, carriers in groups.items()}
+        self.width = width
+        self.samples = []  # (seconds of the monotonic clock, bytes in memory by group)
+
+    def resident_bytes(self):
+        """Bytes of the tiles in memory, by group."""
+        return {name: sum(carrier._primary_bytes for carrier in carriers) for name, carriers in self.groups.items()}
+
+    def sample(self):
+        self.samples.append((time.monotonic(), self.resident_bytes()))
+
+    def __rich__(self):
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, carriers in self.groups.items():
+            strips = [tiles(carrier, width=self.width, height=1, legend=False).__rich__() for carrier in carriers]
+            table.add_row(name, Text("  ", no_wrap=True).join(strips))
+        return table
+
+    def plot(self, path):
+        """A picture of the samples: the bytes of each group on top of those before it."""
+        from matplotlib.figure import Figure
+
+        if not self.samples:
+            raise ValueError("[Residency.plot] nothing was noted yet; call sample() while tiles move")
+        times, samples = zip(*self.samples, strict=True)
+        figure = Figure(figsize=(10, 5), layout="constrained")
+        axes = figure.add_subplot(xlabel="seconds", ylabel="MiB of tiles in memory")
+        heights = [[sample[name] / 2**20 for sample in samples] for name in self.groups]
+        axes.stackplot([now - times[0] for now in times], heights, step="post", labels=list(self.groups))
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1, 0.5))  # as they lie
+        figure.savefig(path, dpi=120)
+
+
+def _shrunk(rows, width, height):
+    """Lines of at most `width` symbols, at most `height` of them; where it must, a symbol stands for several tiles."""
+    if len(rows) == 1:  # one row goes on in the next line
+        (row,) = rows
+        group = -(-len(row) // (width * height))
+        symbols = [max(row[i : i + group], key=_SYMBOLS.index) for i in range(0, len(row), group)]
+        return ["".join(symbols[i : i + width]) for i in range(0, len(symbols), width)]
+    down, across = -(-len(rows) // height), -(-len(rows[0]) // width)
+    return [
+        "".join(
+            max((symbol for row in rows[top : top + down] for symbol in row[left : left + across]), key=_SYMBOLS.index)
+            for left in range(0, len(rows[0]), across)
+        )
+        for top in range(0, len(rows), down)
+    ]
+
+
+def tiles(carrier, *, width=64, height=16, legend=True):
+    """A terminal picture of where the tiles of a TiledEvictable are.
+
+    Rows are the first axis of the grid, columns the others; a grid of one row goes on in the next line. Where the
+    picture would take more than `height` lines of `width` symbols, a symbol stands for several tiles and shows the
+    one of most interest; `legend` adds a line of counts. TypeError for another carrier, ValueError for no place to draw.
+    """
+    from orlop.carriers.tiled_evictable import TiledEvictable
+
+    if not isinstance(carrier, TiledEvictable):
+        raise TypeError(f"[view.tiles] carrier must be a TiledEvictable: got {type(carrier).__name__}")
+    if width < 1 or height < 1:
+        raise ValueError(f"[view.tiles] width and height must be at least 1: got {width} and {height}")
+    return TilePicture(carrier, width, height, legend)

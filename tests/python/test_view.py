@@ -1,10 +1,26 @@
-"""orlop.view: pictures of layouts."""
+"""orlop.view: pictures of layouts and of tiles."""
 
+import io
 import itertools
+import math
+import re
 import xml.etree.ElementTree
 
 import pytest
-from orlop import IndexMap, Layout, Shape, Stride, Swizzle, SwizzleStage, view
+from orlop import (
+    CPU,
+    DType,
+    FileBacked,
+    IndexMap,
+    Layout,
+    Shape,
+    Stride,
+    Swizzle,
+    SwizzleStage,
+    TiledEvictable,
+    TileSet,
+    view,
+)
 
 CELL = 36
 
@@ -87,3 +103,90 @@ def test_wrong_arguments(tmp_path):
     with pytest.raises(TypeError):
         picture.save(3)
     assert list(tmp_path.iterdir()) == []
+
+
+def tiled(grid=(2, 3), tile=(1, 2), **limits):
+    """All tiles on file."""
+    size = math.prod(grid) * math.prod(tile)
+    return TiledEvictable(CPU(0), FileBacked(dtype=DType.Float32).allocate_like(size), grid, tile, **limits)
+
+
+def test_tiles_show_where_they_are():
+    carrier = tiled()
+    assert str(view.tiles(carrier)) == "...\n...\n. 6 on file"
+    carrier.promote(TileSet([(0, 1), (1, 1), (1, 2)]))
+    carrier[4] = 2.0  # the tile (0, 1)
+    picture = view.tiles(carrier)
+    assert picture.lines == [".*.", ".##"]
+    assert picture.legend == "* 1 dirty, # 2 resident, . 3 on file"
+    assert {meaning: count for meaning, count in picture.counts.items() if count} == {"dirty": 1, "resident": 2, "on file": 3}
+    carrier.evict(carrier.primary_tiles)
+    assert str(picture) == f".*.\n.##\n{picture.legend}"  # as it was
+    assert str(view.tiles(carrier, legend=False)) == "...\n..."
+    assert view.tiles(carrier.allocate_like(12)).lines == ["000", "000"]
+    assert view.tiles(carrier.allocate_like(12, empty=True)).lines == ["---", "---"]
+
+
+def test_a_row_of_tiles_goes_on_in_the_next_line():
+    carrier = tiled((1, 10), (1, 1))
+    carrier.promote(TileSet([(0, 7)]))
+    assert view.tiles(carrier, width=4).lines == ["....", "...#", ".."]
+    assert view.tiles(carrier, width=4, height=1).lines == ["..#."]  # three tiles for a symbol
+    line = tiled((10,), (1,))
+    assert view.tiles(line, width=100).lines == [10 * "."]
+
+
+def test_a_large_grid_is_shrunk_to_the_tile_of_most_interest():
+    carrier = tiled((40, 90), (1, 1))
+    carrier.promote(TileSet([(39, 89)]))
+    lines = view.tiles(carrier, width=30, height=10).lines
+    assert [len(line) for line in lines] == 10 * [30]
+    assert "".join(lines) == 299 * "." + "#"
+
+
+def test_further_axes_follow_side_by_side():
+    carrier = tiled((2, 2, 2), (1, 1, 1))
+    carrier.promote(TileSet([(1, 0, 1)]))
+    assert view.tiles(carrier).lines == ["....", "..#."]
+
+
+def test_tiles_in_colour():
+    console = pytest.importorskip("rich.console", reason="colours need rich")
+    carrier = tiled()
+    carrier.promote(TileSet([(0, 0)]))
+    for screen in (console.Console(file=io.StringIO()), console.Console(file=io.StringIO(), force_terminal=True)):
+        screen.print(view.tiles(carrier))
+        text = re.sub(r"\x1b\[[0-9;]*m", "", screen.file.getvalue())
+        assert text.rstrip() == "#..\n...\n# 1 resident, . 5 on file"
+        assert ("\x1b[1;32m#" in screen.file.getvalue()) == screen.is_terminal
+
+
+def test_residency_of_groups(tmp_path):
+    first, second = tiled(), tiled((1, 4), (1, 1))
+    residency = view.Residency({"one": [first], "both": [first, second]})
+    with pytest.raises(ValueError, match="nothing was noted"):
+        residency.plot(tmp_path / "none.png")
+    residency.sample()
+    second.promote(TileSet([(0, 0)]))
+    first.promote(TileSet([(0, 0)]))
+    residency.sample()
+    (then, nothing), (now, some) = residency.samples
+    assert then < now
+    assert nothing == {"one": 0, "both": 0}
+    assert some == residency.resident_bytes() == {"one": 8, "both": 12}
+    console = pytest.importorskip("rich.console", reason="tables need rich")
+    screen = console.Console(file=io.StringIO())
+    screen.print(residency)
+    assert screen.file.getvalue().split() == ["one", "#..", "both", "#..", "#..."]
+    pytest.importorskip("matplotlib", reason="PNG needs matplotlib")
+    residency.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_wrong_carriers_and_places():
+    for wrong in (None, CPU(2), "tiles"):
+        with pytest.raises(TypeError, match=r"\[view\.tiles\]"):
+            view.tiles(wrong)
+    for place in ({"width": 0}, {"height": -1}):
+        with pytest.raises(ValueError, match="at least 1"):
+            view.tiles(tiled(), **place)
