@@ -1,13 +1,13 @@
 """TiledEvictable: one Tensor cut into tiles, each in a primary or a secondary tier (X40-X64).
 
->>> from orlop import CPU, FileBacked, Layout, Tensor
->>> primary = CPU.from_list([float(i) for i in range(24)])
->>> tiled = TiledEvictable(primary, FileBacked(), (2, 3), (2, 2))
+>>> from orlop import DType, FileBacked, Tensor, friendly
+>>> tiled = TiledEvictable(friendly.arange(24).carrier, FileBacked(dtype=DType.Float32), (2, 3), (2, 2))
 >>> tiled.evict(TileSet([(0, 0)]))
 >>> tiled.tile_state((0, 0)).location, tiled[0]
 ('secondary', 0.0)
->>> full = Tensor(tiled, 0, Layout((4, 6), (1, 4)))
->>> project(full, TileSelection([[1, 0], [2]])).wait().layout
+>>> full = Tensor(tiled, 0, friendly.column_major(4, 6))
+>>> project(full, TileSelection([[1, 0], [2]])).wait().shape
+(4, 2)
 """
 
 from typing import Protocol, runtime_checkable
