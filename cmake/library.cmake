@@ -33,7 +33,7 @@ if(ORLOP_SANITIZE)
   set_property(SOURCE src/base/task_arena.cpp APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=thread)
 endif()
 
-add_library(orlop SHARED ${ORLOP_SOURCES})
+add_library(orlop SHARED ${ORLOP_SOURCES} ${ORLOP_METAL_SOURCES})
 add_library(orlop::orlop ALIAS orlop)
 target_sources(orlop PUBLIC FILE_SET HEADERS BASE_DIRS include ${ORLOP_GENERATED} FILES ${ORLOP_HEADERS}
                                      ${ORLOP_GENERATED}/orlop/orlop.hpp)
@@ -41,7 +41,7 @@ target_include_directories(orlop PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_compile_features(orlop PUBLIC cxx_std_20)
 target_compile_definitions(orlop PRIVATE ORLOP_BUILDING)
 target_compile_options(orlop PRIVATE ${ORLOP_WARNINGS})
-target_link_libraries(orlop PRIVATE $<BUILD_INTERFACE:orlop_blas> $<BUILD_INTERFACE:orlop_threads>)
+target_link_libraries(orlop PRIVATE $<BUILD_INTERFACE:orlop_blas> $<BUILD_INTERFACE:orlop_threads> ${ORLOP_METAL_FRAMEWORKS})
 set_target_properties(
   orlop
   PROPERTIES CXX_VISIBILITY_PRESET hidden

@@ -16,12 +16,6 @@ OUTPUT = ROOT / "docs/specification_coverage.md"
 
 # Scenarios that need a part of Orlop which does not exist yet. A line goes when its test comes.
 PLANNED = {
-    "Metal": [
-        "test_storage_query_support_independently_of_current_storage",
-        "test_storage_fail_metal_scatter_atomically",
-        "test_storage_allocate_initialized_metal_storage",
-        "test_dispatch_dispatch_every_registered_metal_name",
-    ],
     "carrier definitions": [
         "test_dispatch_dispatch_from_an_instance",
         "test_dispatch_dispatch_a_custom_definition_backed_operation",

@@ -1,4 +1,4 @@
-// The Python face of the Metal carrier.
+// The Python face of the Metal carrier and of the choice of its runtime.
 #include "orlop/carriers/metal/metal.hpp"
 
 #include "carrier.hpp"
@@ -15,16 +15,49 @@ Ref<Metal> make_metal(const nb::args& args, const nb::kwargs& kwargs) {
   return Metal::make(size, options);
 }
 
+nb::object runtime_info() {
+  const std::optional<MetalRuntimeInfo> info = metal_runtime_info();
+  if (!info) return nb::none();
+  nb::dict fields;
+  fields["runtime"] = info->runtime;
+  fields["device"] = info->device;
+  fields["largest_buffer_bytes"] = info->largest_buffer_bytes;
+  return fields;
+}
+
+void use_runtime(nb::handle name) {
+  if (!PyUnicode_Check(name.ptr()))
+    raise<TypeError>("Metal", "the name of a runtime must be a str: got ", python_type_name(name),
+                     "; \"apple\" and \"emulated\" are allowed");
+  use_metal_runtime(nb::cast<std::string>(name));
+}
+
+/// For tests: the runtime of this name, or none, in the place of the one in use.
+void replace_runtime(const std::optional<std::string>& name) {
+  static_cast<void>(orlop::detail::replace_metal_runtime(nullptr));
+  if (name) use_metal_runtime(*name);
+}
+
 }  // namespace
 
 void bind_metal(nb::module_& module) {
   nb::class_<Metal, Carrier> metal(
       module, "Metal", counted<Metal>(), nb::type_slots(collector_slots), nb::is_final(),
       "Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
-      "Typed accelerator storage of `size` slots. This build has no Metal runtime: once the\n"
-      "arguments are checked, construction is a RuntimeError that says what is needed.");
+      "Typed accelerator storage of `size` slots. Arguments are checked first; where no Metal\n"
+      "runtime is available, construction is a RuntimeError that says what is needed.");
   metal.def(nb::new_(&make_metal));
   reject_subclasses(metal, "Metal");
+
+  module.def(
+      "use_metal_runtime", &use_runtime, "name"_a.none(),
+      "Chooses the runtime of all Metal carriers, \"apple\" or \"emulated\", before the first of them.\n\n"
+      "ValueError for another name; RuntimeError where that runtime does not exist here or\n"
+      "another one is in use.");
+  module.def("metal_runtime_info", &runtime_info,
+             "What runs Metal kernels here: a dict with `runtime` (\"apple\" or \"emulated\"), `device` and\n"
+             "`largest_buffer_bytes`; None where nothing does.");
+  module.def("_replace_metal_runtime", &replace_runtime, "name"_a.none());
 }
 
 }  // namespace orlop::bindings

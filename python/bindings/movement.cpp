@@ -9,6 +9,7 @@
 #include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
+#include "orlop/carriers/metal/metal.hpp"
 #include "orlop/carriers/routes.hpp"
 #include "tensor.hpp"
 
@@ -192,6 +193,15 @@ void bind_movement(nb::module_& module) {
       module, "BlockDeviceToCpuMoveOperation", python_class(carrier_class<BlockDeviceCarrier>()),
       python_class(carrier_class<CPU>()),
       "Reads the span of a block device carrier into a CPU from slot 0, in one transfer.");
+  const nb::object metal = python_class(carrier_class<Metal>());
+  bind_move<CpuToMetalMoveOperation, MoveOperation>(
+      module, "CpuToMetalMoveOperation", python_class(carrier_class<CPU>()), metal,
+      "Copies the span of a CPU into a Metal carrier from slot 0.");
+  bind_move<MetalToCpuMoveOperation, MoveOperation>(
+      module, "MetalToCpuMoveOperation", metal, python_class(carrier_class<CPU>()),
+      "Copies the span of a Metal carrier into a CPU from slot 0.");
+  bind_move<MetalToMetalMoveOperation, MoveOperation>(module, "MetalToMetalMoveOperation", metal, metal,
+                                                      "Copies the span of a Metal carrier into another one.");
 
   module.def(
       "move",

@@ -7,6 +7,7 @@
 #include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/carriers/file_backed/file_backed.hpp"
+#include "orlop/carriers/metal/metal.hpp"
 
 namespace orlop::inline v0 {
 
@@ -21,7 +22,14 @@ namespace {
     detail::declare_move_route(carrier_class<CPU>(), carrier_class<BlockDeviceCarrier>(),
                                move_route<CpuToBlockDeviceMoveOperation>("CpuToBlockDeviceMoveOperation")) &&
     detail::declare_move_route(carrier_class<BlockDeviceCarrier>(), carrier_class<CPU>(),
-                               move_route<BlockDeviceToCpuMoveOperation>("BlockDeviceToCpuMoveOperation"));
+                               move_route<BlockDeviceToCpuMoveOperation>("BlockDeviceToCpuMoveOperation")) &&
+    detail::declare_route_policy(carrier_class<Metal>(), detail::RoutePolicy::exact) &&
+    detail::declare_move_route(carrier_class<CPU>(), carrier_class<Metal>(),
+                               move_route<CpuToMetalMoveOperation>("CpuToMetalMoveOperation")) &&
+    detail::declare_move_route(carrier_class<Metal>(), carrier_class<CPU>(),
+                               move_route<MetalToCpuMoveOperation>("MetalToCpuMoveOperation")) &&
+    detail::declare_move_route(carrier_class<Metal>(), carrier_class<Metal>(),
+                               move_route<MetalToMetalMoveOperation>("MetalToMetalMoveOperation"));
 
 }  // namespace
 
@@ -97,5 +105,17 @@ void BlockDeviceToCpuMoveOperation::copy(const Tensor& tensor, Carrier& destinat
   destination.increment_version();
   SpanMoveOperation::copy(tensor, destination, output, element_count);
 }
+
+CpuToMetalMoveOperation::~CpuToMetalMoveOperation() = default;
+CarrierClass CpuToMetalMoveOperation::source_class() const { return carrier_class<CPU>(); }
+CarrierClass CpuToMetalMoveOperation::destination_class() const { return carrier_class<Metal>(); }
+
+MetalToCpuMoveOperation::~MetalToCpuMoveOperation() = default;
+CarrierClass MetalToCpuMoveOperation::source_class() const { return carrier_class<Metal>(); }
+CarrierClass MetalToCpuMoveOperation::destination_class() const { return carrier_class<CPU>(); }
+
+MetalToMetalMoveOperation::~MetalToMetalMoveOperation() = default;
+CarrierClass MetalToMetalMoveOperation::source_class() const { return carrier_class<Metal>(); }
+CarrierClass MetalToMetalMoveOperation::destination_class() const { return carrier_class<Metal>(); }
 
 }  // namespace orlop::inline v0

@@ -7,7 +7,7 @@ import numpy as np
 from list_carrier import ListCarrier
 
 import orlop
-from orlop import CPU, DType, Layout, Shape, Stride, Tensor
+from orlop import CPU, DType, Layout, Metal, Shape, Stride, Tensor
 from orlop.core._representation import Subtensor, TensorRepresentation
 
 DTYPES = {np.dtype(np.float32): DType.Float32, np.dtype(np.int32): DType.Int32, np.dtype(np.bool_): DType.Bool}
@@ -39,6 +39,8 @@ def slots_of(carrier):
 def carrier_of(slots, kind=CPU):
     """A fresh carrier that holds these slots."""
     dtype = DTYPES[slots.dtype]
+    if kind is Metal:
+        return Metal(0, dtype=dtype).new_like(slots.tolist())
     if kind is not CPU:
         return kind(slots.tolist(), dtype=dtype)
     carrier = CPU(len(slots), dtype=dtype)

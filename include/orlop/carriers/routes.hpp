@@ -57,4 +57,32 @@ class ORLOP_API BlockDeviceToCpuMoveOperation : public SpanMoveOperation {
   void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override;
 };
 
+/// Slots `offset` to `offset + span` of the CPU become slots 0 to `span` of the Metal carrier, by one copy in
+/// the memory that the device shares.
+class ORLOP_API CpuToMetalMoveOperation : public SpanMoveOperation {
+ public:
+  ~CpuToMetalMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "CpuToMetalMoveOperation"; }
+};
+
+/// The way back, likewise.
+class ORLOP_API MetalToCpuMoveOperation : public SpanMoveOperation {
+ public:
+  ~MetalToCpuMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "MetalToCpuMoveOperation"; }
+};
+
+/// Between two Metal carriers, likewise.
+class ORLOP_API MetalToMetalMoveOperation : public SpanMoveOperation {
+ public:
+  ~MetalToMetalMoveOperation() override;
+  [[nodiscard]] CarrierClass source_class() const override;
+  [[nodiscard]] CarrierClass destination_class() const override;
+  [[nodiscard]] std::string implementation_name() const override { return "MetalToMetalMoveOperation"; }
+};
+
 }  // namespace orlop::inline v0

@@ -1,0 +1,466 @@
+// How each operation becomes dispatches of the shipped kernels (kernels/metal/families.py).
+//
+// Kernels read contiguous slots. An operand in another layout, or one to be converted, is first copied by the
+// `copy` kernel into a temporary buffer, in the order of modes that the kernel wants; a result that comes in
+// another order is copied out the same way.
+#include "carriers/metal/kernels.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "carriers/metal/kernel_manifest.hpp"
+#include "carriers/metal/slots.hpp"
+#include "operation/elementwise_functions.hpp"
+#include "operation/exact_integer.hpp"
+#include "operation/modes.hpp"
+#include "operation/plan_table.hpp"
+#include "orlop/layout/iteration.hpp"
+
+namespace orlop::inline v0 {
+
+namespace {
+
+const MetalKernel* find_kernel(std::string_view name) {
+  const auto known = metal_kernel_manifest();
+  const auto found = std::ranges::find(known, name, &MetalKernel::name);
+  return found == known.end() ? nullptr : &*found;
+}
+
+std::string_view letter(StorageType type) {
+  return type == StorageType::float32 ? "float" : type == StorageType::int32 ? "int" : "bool";
+}
+
+/// Kernels that only move values know slots by their size.
+std::string_view moved(StorageType type) { return type == StorageType::bool8 ? "bool" : "int"; }
+
+constexpr std::string_view orders[] = {"_sort_values", "_sort_indices", "_topk_values", "_topk_indices"};
+
+/// The kernel that carries out `plan`, or the first of those that do.
+std::string kernel_name(const OperationPlan& plan) {
+  const std::string& name = plan.operation;
+  const StorageType first = plan.operands.front().convert_to.storage_type();
+  const StorageType last = plan.operands.back().convert_to.storage_type();
+  if (std::ranges::find(orders, name) != std::end(orders)) return text("sort_keys_", letter(first));
+  if (name == "conv_general") return "conv_general_patches";
+  if (name == "select" || name == "gather" || name == "scatter")
+    return text(name, '_', moved(plan.output.storage_type()));
+  return text(name, '_', letter(last));
+}
+
+bool executes(const OperationPlan& plan) {
+  if (find_kernel(kernel_name(plan)) == nullptr) return false;
+  // The device has no binary64.
+  return plan.accumulation != Accumulation::Floating || plan.accumulator_dtype == &dtypes::Float32;
+}
+
+using Extents = std::span<const Index>;
+
+Index product(Extents extents) {
+  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
+}
+
+/// A value for each name of a kernel's argument list.
+template <class T>
+using Named = std::initializer_list<std::pair<std::string_view, T>>;
+
+/// An operand as kernels read it: contiguous, or one slot that stands for all.
+struct Slots {
+  MetalBinding binding;
+  std::int64_t step = 1;
+};
+
+/// The dispatches of one operation.
+class Work {
+ public:
+  explicit Work(const KernelCall& call)
+      : call_(call), runtime_(detail::metal_runtime()), commands_(runtime_->begin()) {}
+
+  [[nodiscard]] const KernelCall& call() const noexcept { return call_; }
+  [[nodiscard]] MetalBinding result() const { return find_metal_binding(call_.result); }
+
+  [[nodiscard]] MetalBinding temporary(Index slots, Index slot_bytes = 4) {
+    return {make_metal_buffer(*runtime_, static_cast<std::size_t>(slots * slot_bytes), false), 0};
+  }
+  /// Four bytes each.
+  [[nodiscard]] MetalBinding numbers(std::span<const Index> values) {
+    MetalBinding binding = temporary(static_cast<Index>(values.size()));
+    std::vector<std::int32_t> narrow;
+    for (const Index value : values) narrow.push_back(static_cast<std::int32_t>(value));
+    std::memcpy(binding.buffer->contents(), narrow.data(), narrow.size() * sizeof(std::int32_t));
+    return binding;
+  }
+
+  /// Operand number `operand` over `extents` with its strides there, first mode fastest, as `computed`.
+  [[nodiscard]] Slots operand(std::size_t operand, Extents extents, Extents strides) {
+    const KernelOperand& given = call_.operands[operand];
+    if (given.layout == nullptr) return {number(given), 0};
+    const std::span<const Index> list[] = {strides};
+    const StridedLoop loop = coalesce_strides(extents, list);
+    const MetalBinding slots = find_metal_binding(given.data);
+    const bool is_one_slot = std::ranges::all_of(loop.strides, [](Index stride) { return stride == 0; });
+    if (is_one_slot && !is_converted(given)) return {slots, 0};
+    if (loop.is_contiguous(0) && !is_converted(given)) return {slots, 1};
+    const std::string kernel = is_converted(given) ? "copy_int_to_float" : text("copy_", moved(given.stored));
+    const MetalBinding copy = temporary(loop.size, slot_bytes(given.computed));
+    copy_strided(kernel, slots, loop.extents, loop.strides, copy);
+    return {copy, 1};
+  }
+  /// The same in the order of the operand's own leaves.
+  [[nodiscard]] Slots operand(std::size_t operand) {
+    const Layout& layout = *call_.operands[operand].layout;
+    return this->operand(operand, layout.extents(), layout.strides());
+  }
+  /// A copy even where the slots are contiguous.
+  void copy_operand(std::size_t operand, const MetalBinding& target) {
+    const KernelOperand& given = call_.operands[operand];
+    copy_strided(text("copy_", moved(given.stored)), find_metal_binding(given.data), given.layout->extents(),
+                 given.layout->strides(), target);
+  }
+
+  void copy_strided(std::string_view kernel, const MetalBinding& source, Extents extents, Extents strides,
+                    const MetalBinding& target) {
+    std::vector<Index> layout(extents.begin(), extents.end());
+    layout.insert(layout.end(), strides.begin(), strides.end());
+    run(kernel, {{"a", source}, {"layout", numbers(layout)}, {"out", target}},
+        {{"n", product(extents)}, {"rank", static_cast<Index>(extents.size())}}, product(extents));
+  }
+
+  /// One thread for each of `count` elements.
+  void run(std::string_view kernel, Named<MetalBinding> buffers, Named<std::int64_t> constants, Index count) {
+    const Index threads = find_kernel(kernel)->threads;
+    run_groups(kernel, buffers, constants, {static_cast<std::uint32_t>((count + threads - 1) / threads), 1});
+  }
+  void run_groups(std::string_view name, Named<MetalBinding> buffers, Named<std::int64_t> constants,
+                  MetalGrid groups) {
+    const MetalKernel& kernel = *find_kernel(name);
+    std::vector<MetalBinding> bindings;
+    for (const std::string_view wanted : kernel.buffers)
+      bindings.push_back(wanted == "fault" ? fault() : named(buffers, wanted));
+    std::vector<std::int64_t> values;
+    for (const std::string_view wanted : kernel.constants)
+      values.push_back(wanted == "n" || wanted == "rows" ? value_of(constants, wanted)
+                                                         : named(constants, wanted));
+    commands_->encode(*runtime_->pipeline(name), bindings, values, groups);
+    used_.insert(used_.end(), bindings.begin(), bindings.end());
+  }
+
+  /// Waits for everything. OverflowError where a kernel found a value beyond Int32.
+  void finish() {
+    commands_->commit();
+    commands_->wait();
+    if (fault_.buffer == nullptr) return;
+    std::int32_t fault = 0;
+    std::memcpy(&fault, fault_.buffer->contents(), sizeof fault);
+    if (fault != 0) raise_int32_overflow(call_.plan.operation, "");
+  }
+
+ private:
+  template <class T>
+  static const T& named(Named<T> list, std::string_view wanted) {
+    return std::ranges::find(list, wanted, [](const auto& entry) { return entry.first; })->second;
+  }
+  /// Sizes that a kernel declares and does not read may be left out.
+  static std::int64_t value_of(Named<std::int64_t> list, std::string_view wanted) {
+    const auto found = std::ranges::find(list, wanted, [](const auto& entry) { return entry.first; });
+    return found == list.end() ? 0 : found->second;
+  }
+
+  MetalBinding fault() {
+    if (fault_.buffer == nullptr) fault_ = {make_metal_buffer(*runtime_, sizeof(std::int32_t), true), 0};
+    return fault_;
+  }
+  /// A scalar operand in a buffer of its own.
+  MetalBinding number(const KernelOperand& operand) {
+    MetalBinding binding = temporary(1);
+    std::memcpy(binding.buffer->contents(), operand.data, 4);
+    return binding;
+  }
+
+  const KernelCall& call_;
+  std::shared_ptr<MetalRuntime> runtime_;
+  std::unique_ptr<MetalCommands> commands_;
+  std::vector<MetalBinding> used_;  // alive until the device has finished
+  MetalBinding fault_;
+};
+
+/// The strides of an operand's leaves where the result is wider.
+std::vector<Index> broadcast_strides(const KernelOperand& operand, Extents extents) {
+  std::vector<Index> strides(extents.size(), 0);
+  if (operand.layout == nullptr || operand.layout->size() == 1) return strides;
+  const auto own = operand.layout->extents();
+  for (std::size_t leaf = 0; leaf < strides.size(); ++leaf)
+    if (own[leaf] != 1) strides[leaf] = operand.layout->strides()[leaf];
+  return strides;
+}
+
+void elementwise(const KernelCall& call) {
+  Work work(call);
+  const auto extents = call.layout.extents();
+  std::array<Slots, 3> slots;
+  for (std::size_t i = 0; i < call.operands.size(); ++i)
+    slots[i] = work.operand(i, extents, broadcast_strides(call.operands[i], extents));
+  const Index n = call.layout.size();
+  work.run(
+      kernel_name(call.plan),
+      {{"a", slots[0].binding}, {"b", slots[1].binding}, {"c", slots[2].binding}, {"out", work.result()}},
+      {{"n", n}, {"step_a", slots[0].step}, {"step_b", slots[1].step}, {"step_c", slots[2].step}}, n);
+  work.finish();
+}
+
+/// Leaves of modes one after another, for an operand in another order.
+struct Order {
+  std::vector<Index> extents, strides;
+  void append(const Leaves& leaves) {
+    extents.insert(extents.end(), leaves.extents.begin(), leaves.extents.end());
+    strides.insert(strides.end(), leaves.strides.begin(), leaves.strides.end());
+  }
+};
+
+/// The operand's rows along its second mode, each of them contiguous.
+void reduce(const KernelCall& call) {
+  Work work(call);
+  const Layout& layout = *call.operands[0].layout;
+  const Leaves kept = leaves_of_modes(layout, 0, 1);
+  const Leaves reduced = leaves_of_modes(layout, 1, 2);
+  Order order;
+  order.append(reduced);
+  order.append(kept);
+  Slots rows = work.operand(0, order.extents, order.strides);
+  const Index total = reduced.size() * kept.size();
+  if (rows.step == 0) {  // one slot for all: spread it, since rows are read by their position
+    const MetalBinding spread = work.temporary(total);
+    const Index extent[] = {total};
+    const Index stride[] = {0};
+    work.copy_strided("copy_int", rows.binding, extent, stride, spread);
+    rows = {spread, 1};
+  }
+  const std::string kernel = kernel_name(call.plan);
+  const auto groups = kernel == "reduce_prod_float" ? static_cast<std::uint32_t>((kept.size() + 255) / 256)
+                                                    : static_cast<std::uint32_t>(kept.size());
+  work.run_groups(kernel, {{"a", rows.binding}, {"out", work.result()}},
+                  {{"count", reduced.size()}, {"rows", kept.size()}}, {groups, 1});
+  work.finish();
+}
+
+/// An operation along one mode: rows along it, contiguous, and the way back.
+struct Fibres {
+  Index before, count, after;
+  Order order;
+};
+
+Fibres fibres_of(const KernelCall& call) {
+  const Layout& layout = *call.operands[0].layout;
+  const auto axis = static_cast<std::size_t>(call.parameters.axis);
+  const Leaves before = leaves_of_modes(layout, 0, axis);
+  const Leaves along = leaves_of_modes(layout, axis, axis + 1);
+  const Leaves after = leaves_of_modes(layout, axis + 1, layout.rank());
+  Fibres fibres{before.size(), along.size(), after.size(), {}};
+  fibres.order.append(along);
+  fibres.order.append(before);
+  fibres.order.append(after);
+  return fibres;
+}
+
+/// A copy of rows even where one slot stands for all of them.
+MetalBinding rows_of(Work& work, const Fibres& fibres) {
+  const Slots rows = work.operand(0, fibres.order.extents, fibres.order.strides);
+  if (rows.step == 1) return rows.binding;
+  const Index extent[] = {fibres.before * fibres.count * fibres.after};
+  const Index stride[] = {0};
+  const MetalBinding spread = work.temporary(extent[0]);
+  work.copy_strided("copy_int", rows.binding, extent, stride, spread);
+  return spread;
+}
+
+/// Rows of `count` results become the mode between `before` and `after`.
+void put_back(Work& work, const MetalBinding& rows, const Fibres& fibres, Index count) {
+  const Index extents[] = {fibres.before, count, fibres.after};
+  const Index strides[] = {count, 1, count * fibres.before};
+  work.copy_strided("copy_int", rows, extents, strides, work.result());
+}
+
+void cumsum(const KernelCall& call) {
+  Work work(call);
+  const Fibres fibres = fibres_of(call);
+  const Index rows = fibres.before * fibres.after;
+  const MetalBinding sums = work.temporary(rows * fibres.count);
+  work.run(kernel_name(call.plan), {{"a", rows_of(work, fibres)}, {"out", sums}},
+           {{"count", fibres.count}, {"rows", rows}}, rows);
+  put_back(work, sums, fibres, fibres.count);
+  work.finish();
+}
+
+void order(const KernelCall& call) {
+  Work work(call);
+  const Fibres fibres = fibres_of(call);
+  const Index rows = fibres.before * fibres.after;
+  const Index kept = call.layout.size() / rows;
+  const auto padded = static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(fibres.count)));
+  const Index pairs = rows * padded;
+  const MetalBinding elements = rows_of(work, fibres);
+  const MetalBinding keys = work.temporary(pairs);
+  const MetalBinding places = work.temporary(pairs);
+  work.run(kernel_name(call.plan), {{"a", elements}, {"key", keys}, {"place", places}},
+           {{"count", fibres.count},
+            {"flip", call.parameters.is_descending ? -1 : 0},
+            {"n", pairs},
+            {"padded", padded}},
+           pairs);
+  for (Index size = 2; size <= padded; size *= 2)
+    for (Index distance = size / 2; distance > 0; distance /= 2)
+      work.run("sort_step", {{"key", keys}, {"place", places}},
+               {{"distance", distance}, {"n", pairs}, {"padded", padded}, {"size", size}}, pairs);
+  const MetalBinding ordered = work.temporary(rows * kept);
+  const bool is_values = call.plan.operation.ends_with("_values");
+  work.run(is_values ? "sort_take" : "sort_places", {{"a", elements}, {"out", ordered}, {"place", places}},
+           {{"count", fibres.count}, {"kept", kept}, {"n", rows * kept}, {"padded", padded}}, rows * kept);
+  put_back(work, ordered, fibres, kept);
+  work.finish();
+}
+
+/// Slots that are read by their position.
+MetalBinding spread(Work& work, std::size_t operand) {
+  const Layout& layout = *work.call().operands[operand].layout;
+  const Slots slots = work.operand(operand);
+  if (slots.step == 1 || layout.size() == 1) return slots.binding;
+  const MetalBinding copy = work.temporary(layout.size());
+  work.copy_operand(operand, copy);
+  return copy;
+}
+
+void index(const KernelCall& call) {
+  Work work(call);
+  const bool is_gather = call.plan.operation == "gather";
+  const Layout& table = *call.operands[0].layout;
+  const auto axis = static_cast<std::size_t>(call.parameters.axis);
+  const Index before = leaves_of_modes(table, 0, axis).size();
+  const Index extent = leaves_of_modes(table, axis, axis + 1).size();
+  const Index after = leaves_of_modes(table, axis + 1, table.rank()).size();
+  const Index items = call.operands[1].layout->size();
+  const Index moved = before * items * after;
+  const MetalBinding indices = spread(work, 1);
+  if (!is_gather) work.copy_operand(0, work.result());
+  const MetalBinding values = spread(work, is_gather ? 0 : 2);
+  const Index threads = call.plan.operation == "scatter_add" ? before * after : moved;
+  work.run(
+      kernel_name(call.plan), {{"a", values}, {"index", indices}, {"out", work.result()}},
+      {{"axis", extent}, {"before", before}, {"columns", before * after}, {"items", items}, {"n", moved}},
+      threads);
+  work.finish();
+}
+
+void multiply_into(Work& work, const MetalBinding& lhs, const MetalBinding& rhs, const MetalBinding& out,
+                   Index n, Index m, Index k) {
+  const auto tiles = [](Index extent) { return static_cast<std::uint32_t>((extent + 15) / 16); };
+  work.run_groups("matmul_float", {{"a", lhs}, {"b", rhs}, {"out", out}},
+                  {{"count_k", k}, {"count_m", m}, {"count_n", n}}, {tiles(n), tiles(m)});
+}
+
+void matmul(const KernelCall& call) {
+  Work work(call);
+  const auto extent = [&](std::size_t operand, std::size_t mode) {
+    return leaves_of_modes(*call.operands[operand].layout, mode, mode + 1).size();
+  };
+  multiply_into(work, spread(work, 0), spread(work, 1), work.result(), extent(0, 0), extent(1, 0),
+                extent(0, 1));
+  work.finish();
+}
+
+/// Each group's patches times its kernels.
+void convolve(const KernelCall& call) {
+  const Convolution& convolution = *call.parameters.convolution;
+  if (convolution.sum != ConvolutionSum::result) return reference_kernels().find("conv_general")(call);
+  Work work(call);
+  const auto in_roles = [&](std::size_t operand) {
+    Order order;
+    for (const std::size_t mode : convolution.roles[operand])
+      order.append(leaves_of_modes(*call.operands[operand].layout, mode, mode + 1));
+    const Slots slots = work.operand(operand, order.extents, order.strides);
+    if (slots.step == 1) return slots.binding;
+    const MetalBinding spread = work.temporary(product(order.extents));
+    work.copy_strided("copy_int", slots.binding, order.extents, order.strides, spread);
+    return spread;
+  };
+  const auto extent = [&](std::size_t operand, std::size_t role) {
+    const std::size_t mode = convolution.roles[operand][role];
+    return leaves_of_modes(*call.operands[operand].layout, mode, mode + 1).size();
+  };
+  const Index batch = extent(0, 0), features = extent(0, 1), outs = extent(1, 0);
+  const Index groups = convolution.feature_groups;
+  const Index group = features / groups, group_outs = outs / groups;
+  Index places = 1, reach = 1;
+  std::vector<Index> geometry;
+  for (const ConvolutionMode& mode : convolution.modes) {
+    places *= mode.result;
+    reach *= mode.kernel;
+    for (const Index value :
+         {mode.lhs, mode.kernel, mode.result, mode.stride, mode.low, mode.lhs_dilation, mode.kernel_dilation})
+      geometry.push_back(value);
+  }
+  const Index positions = batch * places, taps = group * reach;
+  const MetalBinding lhs = in_roles(0), kernel = in_roles(1), numbers = work.numbers(geometry);
+  const MetalBinding products = work.temporary(positions * outs);
+  for (Index g = 0; g < groups; ++g) {
+    const MetalBinding patches = work.temporary(positions * taps);
+    work.run("conv_general_patches", {{"a", lhs}, {"geometry", numbers}, {"out", patches}},
+             {{"batch", batch},
+              {"features", features},
+              {"first", g * group},
+              {"group", group},
+              {"modes", static_cast<Index>(convolution.modes.size())},
+              {"n", positions * taps},
+              {"positions", positions}},
+             positions * taps);
+    MetalBinding kernels = kernel;
+    if (groups > 1) {
+      kernels = work.temporary(group_outs * taps);
+      const Index extents[] = {group_outs, taps};
+      const Index strides[] = {1, outs};
+      MetalBinding first = kernel;
+      first.offset += static_cast<std::size_t>(g * group_outs * 4);
+      work.copy_strided("copy_int", first, extents, strides, kernels);
+    }
+    MetalBinding out = products;
+    out.offset += static_cast<std::size_t>(g * group_outs * positions * 4);
+    multiply_into(work, patches, kernels, out, positions, group_outs, taps);
+  }
+  const Index extents[] = {batch, outs, places};
+  const Index strides[] = {1, positions, batch};
+  work.copy_strided("copy_int", products, extents, strides, work.result());
+  work.finish();
+}
+
+/// Arithmetic of gradients passes no gate; what has no kernel here runs on the processor, in the same memory.
+template <Kernel kernel>
+void run_or_refer(const KernelCall& call) {
+  executes(call.plan) ? kernel(call) : reference_kernels().find(call.plan.operation)(call);
+}
+
+}  // namespace
+
+const KernelTable& metal_kernels() {
+  static const std::vector<KernelEntry> elements = elementwise_entries(run_or_refer<elementwise>);
+  static constexpr KernelEntry others[] = {
+      {"reduce_sum", run_or_refer<reduce>},     {"reduce_prod", run_or_refer<reduce>},
+      {"reduce_max", run_or_refer<reduce>},     {"reduce_min", run_or_refer<reduce>},
+      {"argmax", run_or_refer<reduce>},         {"argmin", run_or_refer<reduce>},
+      {"cumsum", run_or_refer<cumsum>},         {"matmul", run_or_refer<matmul>},
+      {"conv_general", run_or_refer<convolve>}, {"gather", run_or_refer<index>},
+      {"scatter", run_or_refer<index>},         {"scatter_add", run_or_refer<index>},
+      {"_sort_values", run_or_refer<order>},    {"_sort_indices", run_or_refer<order>},
+      {"_topk_values", run_or_refer<order>},    {"_topk_indices", run_or_refer<order>}};
+  static const KernelTable table{elements, others};
+  return table;
+}
+
+std::shared_ptr<const CapabilitySet> metal_capabilities() {
+  std::vector<CapabilitySet::Entry> entries;
+  for (std::uint32_t number = 1; number <= builtin_plan_count(); ++number)
+    if (const OperationPlan& plan = builtin_plan(number); executes(plan))
+      entries.push_back(std::make_shared<const OperationCapability>(OperationCapability::from_plan(plan)));
+  return CapabilitySet::make(std::move(entries));
+}
+
+}  // namespace orlop::inline v0

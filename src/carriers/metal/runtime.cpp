@@ -1,0 +1,87 @@
+// The choice of the process's Metal runtime.
+#include "orlop/carriers/metal/runtime.hpp"
+
+#include <cstdlib>
+#include <mutex>
+
+#include "orlop/base/error.hpp"
+
+namespace orlop::inline v0 {
+
+MetalBuffer::~MetalBuffer() = default;
+MetalPipeline::~MetalPipeline() = default;
+MetalCommands::~MetalCommands() = default;
+MetalRuntime::~MetalRuntime() = default;
+
+#if !defined(ORLOP_METAL_CPP)
+std::shared_ptr<MetalRuntime> detail::apple_metal_runtime() { return nullptr; }
+#endif
+
+namespace {
+
+struct Choice {
+  std::mutex mutex;
+  std::shared_ptr<MetalRuntime> runtime;
+};
+
+Choice& choice() {
+  static auto& instance = *std::make_unique<Choice>().release();  // carriers may outlive static objects
+  return instance;
+}
+
+/// The runtime of this name, or null where it does not exist here.
+std::shared_ptr<MetalRuntime> find_runtime(std::string_view name) {
+  if (name == "emulated") return detail::emulated_metal_runtime();
+  if (name == "apple") return detail::apple_metal_runtime();
+  raise<ValueError>("Metal", "no runtime has the name ", name, "; \"apple\" and \"emulated\" do");
+}
+
+/// What the environment asks for, or else the system's device; null where there is none.
+std::shared_ptr<MetalRuntime> default_runtime() {
+  const char* name = std::getenv("ORLOP_METAL_RUNTIME");
+  return name != nullptr && *name != '\0' ? find_runtime(name) : detail::apple_metal_runtime();
+}
+
+constexpr std::string_view what_is_needed =
+    "Metal needs macOS on Apple silicon; use CPU here, or, for tests, the emulator: "
+    "orlop.carriers.metal.use_runtime(\"emulated\") or ORLOP_METAL_RUNTIME=emulated";
+
+}  // namespace
+
+void use_metal_runtime(std::string_view name) {
+  std::shared_ptr<MetalRuntime> runtime = find_runtime(name);
+  if (runtime == nullptr)
+    raise<RuntimeError>("Metal", "there is no runtime ", name, " here; ", what_is_needed);
+  Choice& chosen = choice();
+  const std::lock_guard lock(chosen.mutex);
+  if (chosen.runtime != nullptr && chosen.runtime->name() != name)
+    raise<RuntimeError>("Metal", "this process uses the runtime ", chosen.runtime->name(),
+                        " already; choose ", name, " before the first Metal carrier");
+  if (chosen.runtime == nullptr) chosen.runtime = std::move(runtime);
+}
+
+std::optional<MetalRuntimeInfo> metal_runtime_info() {
+  Choice& chosen = choice();
+  const std::lock_guard lock(chosen.mutex);
+  const std::shared_ptr<MetalRuntime> runtime = chosen.runtime ? chosen.runtime : default_runtime();
+  if (runtime == nullptr) return std::nullopt;
+  return MetalRuntimeInfo{std::string(runtime->name()), runtime->device_name(),
+                          runtime->largest_buffer_bytes()};
+}
+
+std::shared_ptr<MetalRuntime> detail::metal_runtime() {
+  Choice& chosen = choice();
+  const std::lock_guard lock(chosen.mutex);
+  if (chosen.runtime == nullptr) chosen.runtime = default_runtime();
+  if (chosen.runtime == nullptr)
+    raise<RuntimeError>("Metal", "no Metal runtime is available: this process has none; ", what_is_needed);
+  return chosen.runtime;
+}
+
+std::shared_ptr<MetalRuntime> detail::replace_metal_runtime(std::shared_ptr<MetalRuntime> runtime) {
+  Choice& chosen = choice();
+  const std::lock_guard lock(chosen.mutex);
+  return std::exchange(chosen.runtime, std::move(runtime));
+}
+
+}  // namespace orlop::inline v0
