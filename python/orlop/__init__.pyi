@@ -19,6 +19,7 @@ from orlop._core import CPU as CPU
 from orlop._core import Carrier as Carrier
 from orlop._core import CpuToBlockDeviceMoveOperation as CpuToBlockDeviceMoveOperation
 from orlop._core import CpuToFileBackedMoveOperation as CpuToFileBackedMoveOperation
+from orlop._core import CpuToMetalMoveOperation as CpuToMetalMoveOperation
 from orlop._core import DependentCarrier as DependentCarrier
 from orlop._core import ElementwiseMoveOperation as ElementwiseMoveOperation
 from orlop._core import Evictable as Evictable
@@ -29,6 +30,8 @@ from orlop._core import Generic as Generic
 from orlop._core import IndexMap as IndexMap
 from orlop._core import Layout as Layout
 from orlop._core import Metal as Metal
+from orlop._core import MetalToCpuMoveOperation as MetalToCpuMoveOperation
+from orlop._core import MetalToMetalMoveOperation as MetalToMetalMoveOperation
 from orlop._core import MoveOperation as MoveOperation
 from orlop._core import Operation as Operation
 from orlop._core import Permutation as Permutation

@@ -1145,14 +1145,28 @@ class Metal(Carrier):
     """
     Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)
 
-    Typed accelerator storage of `size` slots. This build has no Metal runtime: once the
-    arguments are checked, construction is a RuntimeError that says what is needed.
+    Typed accelerator storage of `size` slots. Arguments are checked first; where no Metal
+    runtime is available, construction is a RuntimeError that says what is needed.
     """
 
     def __init__(self, *args, **kwargs) -> None: ...
 
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
+
+def use_metal_runtime(name: object | None) -> None:
+    """
+    Chooses the runtime of all Metal carriers, "apple" or "emulated", before the first of them.
+
+    ValueError for another name; RuntimeError where that runtime does not exist here or
+    another one is in use.
+    """
+
+def metal_runtime_info() -> object:
+    """
+    What runs Metal kernels here: a dict with `runtime` ("apple" or "emulated"), `device` and
+    `largest_buffer_bytes`; None where nothing does.
+    """
 
 class MoveOperation(Operation):
     """
@@ -1249,6 +1263,48 @@ class BlockDeviceToCpuMoveOperation(MoveOperation):
     source_class: TypeAlias = BlockDeviceCarrier
 
     destination_class: TypeAlias = CPU
+
+class CpuToMetalMoveOperation(MoveOperation):
+    """Copies the span of a CPU into a Metal carrier from slot 0."""
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: TypeAlias = CPU
+
+    destination_class: str = 'Metal'
+
+class MetalToCpuMoveOperation(MoveOperation):
+    """Copies the span of a Metal carrier into a CPU from slot 0."""
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: str = 'Metal'
+
+    destination_class: TypeAlias = CPU
+
+class MetalToMetalMoveOperation(MoveOperation):
+    """Copies the span of a Metal carrier into another one."""
+
+    def __init__(self) -> None: ...
+
+    def backward(self, gradient: object | None) -> tuple:
+        """
+        The cotangent, moved back by the route that was kept at the forward call.
+        """
+
+    source_class: str = 'Metal'
+
+    destination_class: str = 'Metal'
 
 def move(tensor: object | None, destination: object | None) -> Tensor:
     """
