@@ -15,15 +15,15 @@ namespace {
 
 // --- Refusals ---------------------------------------------------------------------------------------------
 
-// The Python exception carries what the native one does.
-void set_unsupported_plan(const char* message, const OperationPlan& plan, nb::handle carrier_class,
+// The Python exception carries what the native one does; some refusals come before there is a plan.
+void set_unsupported_plan(const char* message, const OperationPlan* plan, nb::handle carrier_class,
                           RefusalKind kind) {
   const nb::object type =
       nb::module_::import_("orlop.carriers.operation_capability").attr("UnsupportedOperationPlan");
   const std::string_view kind_text = value_of(kind);
-  const nb::object error =
-      type(message, "plan"_a = nb::cast(plan, nb::rv_policy::copy), "carrier_class"_a = carrier_class,
-           "kind"_a = nb::str(kind_text.data(), kind_text.size()));
+  const nb::object refused = plan != nullptr ? nb::cast(*plan, nb::rv_policy::copy) : nb::none();
+  const nb::object error = type(message, "plan"_a = refused, "carrier_class"_a = carrier_class,
+                                "kind"_a = nb::str(kind_text.data(), kind_text.size()));
   PyErr_SetObject(type.ptr(), error.ptr());
 }
 
@@ -33,7 +33,8 @@ void install_translation() {
       std::rethrow_exception(pointer);
     } catch (const UnsupportedOperationPlan& error) {
       try {
-        set_unsupported_plan(error.what(), error.plan(), python_class(error.carrier_class()), error.kind());
+        set_unsupported_plan(error.what(), error.has_plan() ? &error.plan() : nullptr,
+                             python_class(error.carrier_class()), error.kind());
       } catch (nb::python_error& failure) {
         failure.restore();
       }
@@ -90,7 +91,7 @@ nb::object require_entry(const AskedClass& asked, const CapabilitySet& set, cons
   nb::object entry = find_entry(set, plan);
   if (!entry.is_none()) return entry;
   const std::string reason = orlop::detail::unsupported_reason(asked.name, set, plan);
-  set_unsupported_plan(reason.c_str(), plan, asked.type, orlop::detail::refusal_kind(set, plan));
+  set_unsupported_plan(reason.c_str(), &plan, asked.type, orlop::detail::refusal_kind(set, plan));
   throw_python_error();
 }
 

@@ -20,6 +20,7 @@ NB_MODULE(_core, module) {
   bind_operation(module);
   bind_profiler(module);
   bind_tensor(module);
+  bind_operation_definition(module);
   bind_interchange(module);
   bind_array_files(module);
   bind_functional(module);

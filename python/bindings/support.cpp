@@ -27,6 +27,10 @@ class Traversal final : public ReferenceVisitor {
     }
   }
 
+  void visit_python(PyObject* held) override {
+    if (result_ == 0) result_ = visit_(held, argument_);
+  }
+
   int run(const Object* root) {
     root->visit_references(*this);
     while (result_ == 0 && !stack_.empty()) {

@@ -132,6 +132,7 @@ void bind_plans(nb::module_& module);
 void bind_carrier(nb::module_& module);
 void bind_capabilities(nb::module_& module);
 void bind_operation(nb::module_& module);
+void bind_operation_definition(nb::module_& module);
 void bind_profiler(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_interchange(nb::module_& module);

@@ -60,6 +60,8 @@ nb::object from_argument(const Argument& argument) {
   if (const auto* keys = argument.get<SliceKeys>()) return from_slice_keys(*keys);
   if (const auto* integers = argument.get<std::vector<Index>>()) return nb::tuple(nb::cast(*integers));
   if (const auto* lists = argument.get<std::vector<std::vector<Index>>>()) return nb::tuple(nb::cast(*lists));
+  if (const auto* dtype = argument.get<const DType*>())
+    return *dtype == nullptr ? nb::none() : from_dtype(**dtype);
   return nb::none();
 }
 

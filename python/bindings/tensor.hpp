@@ -35,9 +35,22 @@ TensorObject* try_tensor(nb::handle value);
 /// The tensor, or TypeError ‹<name> must be a Tensor›.
 Tensor to_tensor(nb::handle value, std::string_view what, std::string_view name);
 
-/// A Python object that means nothing to the core: handed through to operations written in Python.
+/// A Python object that means nothing to the core: handed through to operations written in Python. Any thread
+/// may copy or drop it.
 struct PythonValue {
   nb::object value;
+
+  explicit PythonValue(nb::object object) : value(std::move(object)) {}
+  PythonValue(const PythonValue& other) {
+    with_interpreter([&] { value = other.value; });
+  }
+  PythonValue(PythonValue&&) noexcept = default;
+  PythonValue& operator=(const PythonValue&) = delete;
+  PythonValue& operator=(PythonValue&&) = delete;
+  ~PythonValue() {
+    PyObject* const held = value.release().ptr();
+    if (held != nullptr) with_interpreter([held] { Py_DECREF(held); });
+  }
 };
 
 /// A positional argument as the built-in operations understand it.

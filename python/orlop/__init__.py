@@ -176,6 +176,18 @@ _HOMES = {
     "orlop.operation": [
         "Operation",
     ],
+    "orlop.operation_definition": [
+        "NON_DIFFERENTIABLE",
+        "OperandKind",
+        "OperandSpec",
+        "OperationDefinition",
+        "OperationSchema",
+        "OptionSpec",
+        "ProviderContractError",
+        "REQUIRED",
+        "ResultSpec",
+        "define_operation",
+    ],
     "orlop.profiler": [
         "Profiler",
         "ProfilerAggregate",
@@ -187,7 +199,8 @@ _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 
 # Modules that load on first use as attributes of the package.
 _SUBMODULES = frozenset(
-    {"autograd", "carriers", "core", "einops", "friendly", "functional", "io", "layout", "nn", "operation", "profiler", "view"}
+    {"autograd", "carriers", "core", "einops", "friendly", "functional", "io", "layout", "nn", "operation",
+     "operation_definition", "profiler", "view"}
 )
 
 __all__ = sorted(_EXPORTS)

@@ -185,6 +185,10 @@ UnsupportedOperationPlan::UnsupportedOperationPlan(RefusalKind kind, CarrierClas
       carrier_class_(carrier_class),
       kind_(kind) {}
 
+UnsupportedOperationPlan::UnsupportedOperationPlan(RefusalKind kind, CarrierClass carrier_class,
+                                                   const std::string& what)
+    : NotImplementedError(what), carrier_class_(carrier_class), kind_(kind) {}
+
 UnsupportedOperationPlan::~UnsupportedOperationPlan() = default;
 
 namespace {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "operation/convolution.hpp"
+#include "operation/dispatch.hpp"
 #include "orlop/operation/command.hpp"
 #include "orlop/operation/views.hpp"
 
@@ -12,16 +13,7 @@ namespace orlop::inline v0 {
 
 Tensor apply_operation(std::string_view name, std::span<const Argument> arguments,
                        const OperationExecutionOptions* options) {
-  const Tensor* first = nullptr;
-  for (const Argument& argument : arguments) {
-    const Tensor* tensor = argument.tensor();
-    if (tensor == nullptr) continue;
-    if (first == nullptr)
-      first = tensor;
-    else if (tensor->carrier_type() != first->carrier_type())
-      raise<TypeError>(name, "all Tensors must live on one exact carrier class: got ", first->carrier_type(),
-                       " and ", tensor->carrier_type(), "; move one of them first");
-  }
+  const Tensor* first = find_dispatching_tensor(name, arguments);
   if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
   return first->carrier()->dispatch_op(name)->forward(arguments, options);
 }

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "operation/dispatch.hpp"
 #include "orlop/operation/grad_mode.hpp"
-#include "orlop/operation/profiler.hpp"
 
 namespace orlop::inline v0 {
 
@@ -14,6 +14,21 @@ thread_local bool grad_enabled = true;
 
 bool is_grad_enabled() noexcept { return grad_enabled; }
 void set_grad_enabled(bool enabled) noexcept { grad_enabled = enabled; }
+
+namespace {
+void (*foreign_visitor)(const std::any&, ReferenceVisitor&) = nullptr;
+}
+
+void detail::install_foreign_visitor(void (*visit)(const std::any&, ReferenceVisitor&)) noexcept {
+  foreign_visitor = visit;
+}
+
+void Argument::visit_references(ReferenceVisitor& visitor) const {
+  if (const Tensor* held = tensor()) return visitor.visit(held->ref());
+  if (const auto* carrier = get<Ref<Carrier>>()) return visitor.visit(*carrier);
+  const auto* other = std::get_if<Other>(&value_);
+  if (other != nullptr && foreign_visitor != nullptr) foreign_visitor(other->value, visitor);
+}
 
 Operation::Operation() noexcept = default;
 Operation::~Operation() { clear_inputs(); }
@@ -35,8 +50,6 @@ void Operation::check_call(std::span<const Argument> inputs, const OperationExec
     if (const Tensor* tensor = input.tensor()) tensor->require_single_subtensor("operation execution");
 }
 
-namespace {
-
 InputShapes shapes_of(std::span<const Argument> inputs) {
   InputShapes shapes;
   for (const Argument& input : inputs)
@@ -45,13 +58,13 @@ InputShapes shapes_of(std::span<const Argument> inputs) {
   return shapes;
 }
 
-}  // namespace
+detail::ProfiledCall Operation::profiled_call() const {
+  return {name_, dispatch_class_, ImplementationType(*this, implementation_name())};
+}
 
 Tensor Operation::run(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
-  const auto describe = [this] {
-    return detail::ProfiledCall{name_, dispatch_class_, ImplementationType(*this, implementation_name())};
-  };
-  detail::ProfiledSpan span(is_dispatched(), describe, [&] { return shapes_of(inputs); });
+  detail::ProfiledSpan span(
+      is_dispatched(), [this] { return profiled_call(); }, [&] { return shapes_of(inputs); });
   if (options != nullptr)
     options_ = std::make_unique<OperationExecutionOptions>(*options);
   else
@@ -63,11 +76,31 @@ Tensor Operation::run(std::span<const Argument> inputs, const OperationExecution
   return result;
 }
 
-Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+void Operation::check_forward(std::span<const Argument> inputs,
+                              const OperationExecutionOptions* options) const {
   check_call(inputs, options);
   if (is_node_)
     raise<RuntimeError>(name_,
                         "the operation is already the autograd node of a result; dispatch a fresh one");
+}
+
+void Operation::become_node_of(const Tensor& result) {
+  release_iteratively(std::exchange(result.object()->autograd_node, Ref<Object>(this)));
+  is_node_ = true;
+}
+
+void Operation::dispatch_as(const Operation& other) {
+  name_ = other.name_;
+  dispatch_class_ = other.dispatch_class_;
+}
+
+std::vector<Tensor> Operation::forward_all(std::span<const Argument> inputs,
+                                           const OperationExecutionOptions* options) {
+  return {forward(inputs, options)};
+}
+
+Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+  check_forward(inputs, options);
   clear_inputs();
   bool wants_graph = false;
   if (is_grad_enabled())
@@ -91,8 +124,7 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
           raise<ValueError>(name_,
                             "forward returned one of its own arguments; return a new Tensor, a view for "
                             "example, so that the graph stays free of loops");
-      release_iteratively(std::exchange(result.object()->autograd_node, Ref<Object>(this)));
-      is_node_ = true;
+      become_node_of(result);
     } else {
       clear_inputs();
     }
@@ -145,10 +177,13 @@ void Operation::store_inputs(std::span<const Tensor> inputs) {
 
 void Operation::validate_input_versions() const {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
-    if (!(inputs_[i].version_token() == versions_[i]))
-      raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_), "saved input ", i,
-                          " was modified in-place since the forward call: its version is ",
-                          inputs_[i].version(), "; do not write to it before backward, or write to a copy");
+    if (!(inputs_[i].version_token() == versions_[i])) refuse_changed_input(i, inputs_[i]);
+}
+
+void Operation::refuse_changed_input(std::size_t position, const Tensor& input) const {
+  raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_), "saved input ", position,
+                      " was modified in-place since the forward call: its version is ", input.version(),
+                      "; do not write to it before backward, or write to a copy");
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // The base of all carriers: element checks, ownership, version and release.
 #include "orlop/storage/carrier.hpp"
 
+#include <utility>
+
 #include "orlop/storage/normalize.hpp"
 #include "orlop/storage/storage_dtype.hpp"
 
@@ -115,7 +117,34 @@ void Carrier::require_access(std::string_view what) const {
 void Carrier::release() {
   require_access("cannot be released directly");
   Life expected = Life::live;
+  {
+    const std::lock_guard lock(ownership_mutex_);
+    if (storage_holds_ != 0) {
+      is_release_due_ |= life_.compare_exchange_strong(expected, Life::released, std::memory_order_acq_rel);
+      return;
+    }
+  }
   if (!life_.compare_exchange_strong(expected, Life::releasing, std::memory_order_acq_rel)) return;
+  try {
+    on_release();
+  } catch (...) {
+    life_.store(Life::live, std::memory_order_release);
+    throw;
+  }
+  life_.store(Life::released, std::memory_order_release);
+}
+
+void Carrier::hold_storage() {
+  const std::lock_guard lock(ownership_mutex_);
+  ++storage_holds_;
+}
+
+void Carrier::drop_storage_hold() {
+  {
+    const std::lock_guard lock(ownership_mutex_);
+    if (--storage_holds_ != 0 || !std::exchange(is_release_due_, false)) return;
+    life_.store(Life::releasing, std::memory_order_release);
+  }
   try {
     on_release();
   } catch (...) {

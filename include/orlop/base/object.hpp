@@ -24,6 +24,8 @@ class Ref;
 class ORLOP_API ReferenceVisitor {
  public:
   virtual void visit(const Object* held) = 0;
+  /// A held Python object that is no Object of ours.
+  virtual void visit_python(_object* held) = 0;
   template <class T>
   void visit(const Ref<T>& held) {
     if (held) visit(static_cast<const Object*>(held.get()));
@@ -80,13 +82,11 @@ class Ref {
   Ref(const Ref& other) noexcept : object_(other.object_) { retain(); }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& other) noexcept : object_(other.get()) {
-    retain();
-  }
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& other)
+  noexcept : object_(other.get()) { retain(); }
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(Ref<U>&& other) noexcept : object_(other.detach()) {}
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& other)
+  noexcept : object_(other.detach()) {}
   ~Ref() { reset(); }
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);

@@ -111,13 +111,17 @@ enum class RefusalKind : std::uint8_t {
 /// "operation", "shape" or "invocation".
 ORLOP_API std::string_view value_of(RefusalKind kind) noexcept;
 
-/// A carrier does not advertise a plan. Nothing has been allocated yet.
+/// A carrier does not advertise a plan, or no operation that a call names. Nothing has been allocated yet.
 class ORLOP_API UnsupportedOperationPlan : public NotImplementedError {
  public:
   UnsupportedOperationPlan(RefusalKind kind, CarrierClass carrier_class, const OperationPlan& plan,
                            const std::string& what);
+  /// For a refusal before there is a plan: dispatch of a name, a call without a Tensor.
+  UnsupportedOperationPlan(RefusalKind kind, CarrierClass carrier_class, const std::string& what);
   ~UnsupportedOperationPlan() override;
 
+  [[nodiscard]] bool has_plan() const noexcept { return plan_ != nullptr; }
+  /// The refused plan; only where there is one.
   [[nodiscard]] const OperationPlan& plan() const noexcept { return *plan_; }
   [[nodiscard]] CarrierClass carrier_class() const noexcept { return carrier_class_; }
   [[nodiscard]] RefusalKind kind() const noexcept { return kind_; }

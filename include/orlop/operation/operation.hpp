@@ -40,6 +40,8 @@ class ORLOP_API Argument {
     const auto* other = std::get_if<Other>(&value_);
     return other != nullptr ? std::string_view(other->type_name) : tensor() != nullptr ? "Tensor" : "number";
   }
+  /// Reports what the argument holds, for the cycle collector.
+  void visit_references(ReferenceVisitor& visitor) const;
 
  private:
   struct Other {  // keeps std::any's conversions from everything out of overload resolution
@@ -50,6 +52,13 @@ class ORLOP_API Argument {
 
   std::variant<Tensor, Scalar, Other> value_;
 };
+
+namespace detail {
+struct ProfiledCall;  // operation/profiler.hpp
+/// How a binding reports the objects of its own that an Argument holds; called once.
+ORLOP_API void install_foreign_visitor(void (*visit)(const std::any& value,
+                                                     ReferenceVisitor& visitor)) noexcept;
+}  // namespace detail
 
 /// One gradient per saved input, in saved order; nothing where there is none.
 using Gradients = std::vector<std::optional<Tensor>>;
@@ -63,8 +72,12 @@ class ORLOP_API Operation : public Object {
   ~Operation() override;
 
   /// Runs the operation; records it as the result's autograd node where gradients are wanted (P42).
-  Tensor forward(std::span<const Argument> inputs, const OperationExecutionOptions* options = nullptr);
-  /// The same without recording anything: for an operation nested in another (P43).
+  virtual Tensor forward(std::span<const Argument> inputs,
+                         const OperationExecutionOptions* options = nullptr);
+  /// The same for an operation that may have several results (X25): one Tensor for each.
+  [[nodiscard]] virtual std::vector<Tensor> forward_all(std::span<const Argument> inputs,
+                                                        const OperationExecutionOptions* options = nullptr);
+  /// `forward` without recording anything: for an operation nested in another (P43).
   Tensor execute_lowered(std::span<const Argument> inputs,
                          const OperationExecutionOptions* options = nullptr);
   /// The vector-Jacobian product. Default: RuntimeError.
@@ -79,7 +92,7 @@ class ORLOP_API Operation : public Object {
   [[nodiscard]] const std::vector<Tensor>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<VersionToken>& input_versions() const noexcept { return versions_; }
   /// RuntimeError when a kept tensor was mutated since.
-  void validate_input_versions() const;
+  virtual void validate_input_versions() const;
 
   /// Empty before dispatch.
   [[nodiscard]] const std::string& operation_name() const noexcept { return name_; }
@@ -104,6 +117,18 @@ class ORLOP_API Operation : public Object {
   [[nodiscard]] virtual bool accepts_compound() const;
   /// Drops state of a subclass with the rest; called by release_autograd_state.
   virtual void on_release_autograd_state() noexcept {}
+
+  // For operations whose calls go another way than `forward` above.
+  /// P42 steps 1 and 2, and RuntimeError where the operation is a node already.
+  void check_forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) const;
+  /// Makes the operation the autograd node of `result`.
+  void become_node_of(const Tensor& result);
+  /// Gives the operation the name and the class that `other` was dispatched with.
+  void dispatch_as(const Operation& other);
+  /// RuntimeError for the saved input at `position`, a changed one.
+  [[noreturn]] void refuse_changed_input(std::size_t position, const Tensor& input) const;
+  /// What a profiler's event says about the call.
+  [[nodiscard]] detail::ProfiledCall profiled_call() const;
 
  private:
   friend class Carrier;  // dispatch_op stamps the name and the class

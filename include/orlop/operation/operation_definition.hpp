@@ -24,6 +24,9 @@
 namespace orlop::inline v0 {
 
 class OperationDefinition;
+namespace detail {
+void forget_semantics(const OperationDefinition& definition);
+}
 
 // --- Schemas (X21) ----------------------------------------------------------------------------------------
 
@@ -65,27 +68,40 @@ using OperationOptions = std::map<std::string, Argument, std::less<>>;
 
 // --- Calls (X22, X24) -------------------------------------------------------------------------------------
 
-class ORLOP_API BoundCallObject;
+/// What BoundOperationCall handles share.
+class ORLOP_API BoundCallObject final : public Object {
+ public:
+  BoundCallObject(const OperationDefinition& definition, std::vector<Argument> operands,
+                  OperationOptions options, std::vector<OperandKind> kinds);
+  ~BoundCallObject() override;
+  void visit_references(ReferenceVisitor& visitor) const override;
+  void drop_references() noexcept override;
+
+ private:
+  friend class BoundOperationCall;
+  const OperationDefinition& definition_;
+  std::vector<Argument> operands_;
+  OperationOptions options_;
+  std::vector<OperandKind> kinds_;
+};
 
 /// Operands and options that fit a definition's schema; made by `OperationDefinition::bind` alone.
 class ORLOP_API BoundOperationCall {
  public:
-  explicit BoundOperationCall(Ref<BoundCallObject> object) noexcept;
-  ~BoundOperationCall();
-  BoundOperationCall(const BoundOperationCall&);
-  BoundOperationCall(BoundOperationCall&&) noexcept;
-  BoundOperationCall& operator=(const BoundOperationCall&);
-  BoundOperationCall& operator=(BoundOperationCall&&) noexcept;
+  explicit BoundOperationCall(Ref<BoundCallObject> object) noexcept : object_(std::move(object)) {}
 
-  [[nodiscard]] const OperationDefinition& definition() const noexcept;
-  [[nodiscard]] std::span<const Argument> operands() const noexcept;
+  [[nodiscard]] const OperationDefinition& definition() const noexcept { return object_->definition_; }
+  [[nodiscard]] std::span<const Argument> operands() const noexcept { return object_->operands_; }
   /// The Tensor operand at `position`, or null.
-  [[nodiscard]] const Tensor* tensor(std::size_t position) const noexcept;
+  [[nodiscard]] const Tensor* tensor(std::size_t position) const noexcept {
+    return position < operands().size() ? operands()[position].tensor() : nullptr;
+  }
   /// Every option of the schema, defaults filled in.
-  [[nodiscard]] const OperationOptions& options() const noexcept;
+  [[nodiscard]] const OperationOptions& options() const noexcept { return object_->options_; }
+  /// One of them, or LookupError.
   [[nodiscard]] const Argument& option(std::string_view name) const;
   /// What each operand was bound as.
-  [[nodiscard]] std::span<const OperandKind> operand_kinds() const noexcept;
+  [[nodiscard]] std::span<const OperandKind> operand_kinds() const noexcept { return object_->kinds_; }
 
   [[nodiscard]] const Ref<BoundCallObject>& ref() const noexcept { return object_; }
   /// Identity.
@@ -113,7 +129,25 @@ struct ORLOP_API ResultSpec {
   double rtol;
 };
 
-class ORLOP_API InvocationObject;
+/// What ResolvedInvocation handles share.
+class ORLOP_API InvocationObject final : public Object {
+ public:
+  struct Fields {
+    BoundOperationCall call;
+    std::shared_ptr<const OperationPlan> plan;
+    std::vector<ResultSpec> results;
+    std::vector<std::size_t> mutated_operands, saved_operands;
+    std::string kernel_id;
+  };
+  /// Errors: see ResolvedInvocation.
+  explicit InvocationObject(Fields fields);
+  ~InvocationObject() override;
+  void visit_references(ReferenceVisitor& visitor) const override;
+
+ private:
+  friend class ResolvedInvocation;
+  Fields fields_;
+};
 
 /// What one call will do: decided from kinds, shapes, layouts, dtypes and options, never from a carrier
 /// class. `ResolvedInvocation(call, plan, {ResultSpec(...)}, {.saved_operands = {0}})`.
@@ -124,33 +158,37 @@ class ORLOP_API ResolvedInvocation {
     std::vector<std::size_t> saved_operands{};
     std::string kernel_id{};  ///< "": the operation's name
   };
-  /// Errors X21: ValueError for no result, repeated or out-of-range indices, indices and aliases that name no
-  /// Tensor operand, a plan of another operation, or of other roles than the bound operands.
+  /// Errors X21: ValueError for no result, repeated indices, a plan of another operation or of other roles
+  /// than the bound operands, indices and aliases that name no Tensor operand.
   ResolvedInvocation(BoundOperationCall call, std::shared_ptr<const OperationPlan> plan,
                      std::vector<ResultSpec> results, Effects effects);
   ResolvedInvocation(BoundOperationCall call, std::shared_ptr<const OperationPlan> plan,
-                     std::vector<ResultSpec> results);
-  explicit ResolvedInvocation(Ref<InvocationObject> object) noexcept;
-  ~ResolvedInvocation();
-  ResolvedInvocation(const ResolvedInvocation&);
-  ResolvedInvocation(ResolvedInvocation&&) noexcept;
-  ResolvedInvocation& operator=(const ResolvedInvocation&);
-  ResolvedInvocation& operator=(ResolvedInvocation&&) noexcept;
+                     std::vector<ResultSpec> results)
+      : ResolvedInvocation(std::move(call), std::move(plan), std::move(results), Effects()) {}
+  explicit ResolvedInvocation(Ref<InvocationObject> object) noexcept : object_(std::move(object)) {}
 
-  [[nodiscard]] const BoundOperationCall& call() const noexcept;
-  [[nodiscard]] const OperationPlan& plan() const noexcept;
-  [[nodiscard]] const std::shared_ptr<const OperationPlan>& shared_plan() const noexcept;
-  [[nodiscard]] std::span<const ResultSpec> results() const noexcept;
-  [[nodiscard]] std::span<const std::size_t> mutated_operands() const noexcept;
-  [[nodiscard]] std::span<const std::size_t> saved_operands() const noexcept;
-  [[nodiscard]] const std::string& kernel_id() const noexcept;
+  [[nodiscard]] const BoundOperationCall& call() const noexcept { return fields().call; }
+  [[nodiscard]] const OperationPlan& plan() const noexcept { return *fields().plan; }
+  [[nodiscard]] const std::shared_ptr<const OperationPlan>& shared_plan() const noexcept {
+    return fields().plan;
+  }
+  [[nodiscard]] std::span<const ResultSpec> results() const noexcept { return fields().results; }
+  [[nodiscard]] std::span<const std::size_t> mutated_operands() const noexcept {
+    return fields().mutated_operands;
+  }
+  [[nodiscard]] std::span<const std::size_t> saved_operands() const noexcept {
+    return fields().saved_operands;
+  }
+  [[nodiscard]] const std::string& kernel_id() const noexcept { return fields().kernel_id; }
 
   [[nodiscard]] const OperationDefinition& definition() const noexcept { return call().definition(); }
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] std::span<const Argument> operands() const noexcept { return call().operands(); }
   [[nodiscard]] const Tensor* tensor(std::size_t position) const noexcept { return call().tensor(position); }
   [[nodiscard]] const OperationOptions& options() const noexcept { return call().options(); }
-  [[nodiscard]] const Argument& option(std::string_view name) const { return call().option(name); }
+  [[nodiscard]] const Argument& option(std::string_view option_name) const {
+    return call().option(option_name);
+  }
 
   [[nodiscard]] const Ref<InvocationObject>& ref() const noexcept { return object_; }
   /// Identity.
@@ -159,31 +197,40 @@ class ORLOP_API ResolvedInvocation {
   }
 
  private:
+  [[nodiscard]] const InvocationObject::Fields& fields() const noexcept { return object_->fields_; }
   Ref<InvocationObject> object_;
 };
 
 /// A plan of the registry as a ResolvedInvocation keeps it; nothing is copied.
 [[nodiscard]] ORLOP_API std::shared_ptr<const OperationPlan> share_builtin_plan(const OperationPlan& plan);
 
-class ORLOP_API VJPContextObject;
+/// What VJPContext handles share.
+class ORLOP_API VJPContextObject final : public Object {
+ public:
+  VJPContextObject(ResolvedInvocation invocation, std::vector<Tensor> outputs, std::vector<Tensor> saved);
+  ~VJPContextObject() override;
+  void visit_references(ReferenceVisitor& visitor) const override;
+  void drop_references() noexcept override;
+
+ private:
+  friend class VJPContext;
+  ResolvedInvocation invocation_;
+  std::vector<Tensor> outputs_;
+  std::vector<Tensor> saved_;
+};
 
 /// What a gradient rule sees: the invocation, its outputs (the same storage, without graph) and exactly the
 /// saved operands.
 class ORLOP_API VJPContext {
  public:
-  /// ValueError ‹save recipe› unless `saved` are the operands that the invocation saves, one output per
-  /// result.
+  /// ValueError ‹save recipe› unless `saved` are the very operands that the invocation saves, and there is
+  /// one output per result.
   VJPContext(ResolvedInvocation invocation, std::vector<Tensor> outputs, std::vector<Tensor> saved);
-  explicit VJPContext(Ref<VJPContextObject> object) noexcept;
-  ~VJPContext();
-  VJPContext(const VJPContext&);
-  VJPContext(VJPContext&&) noexcept;
-  VJPContext& operator=(const VJPContext&);
-  VJPContext& operator=(VJPContext&&) noexcept;
+  explicit VJPContext(Ref<VJPContextObject> object) noexcept : object_(std::move(object)) {}
 
-  [[nodiscard]] const ResolvedInvocation& invocation() const noexcept;
-  [[nodiscard]] std::span<const Tensor> outputs() const noexcept;
-  [[nodiscard]] std::span<const Tensor> saved_operands() const noexcept;
+  [[nodiscard]] const ResolvedInvocation& invocation() const noexcept { return object_->invocation_; }
+  [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return object_->outputs_; }
+  [[nodiscard]] std::span<const Tensor> saved_operands() const noexcept { return object_->saved_; }
   [[nodiscard]] const Ref<VJPContextObject>& ref() const noexcept { return object_; }
 
  private:
@@ -239,6 +286,7 @@ class ORLOP_API OperationDefinition {
   [[nodiscard]] std::vector<std::size_t> differentiable_operands(const BoundOperationCall& call) const;
 
  private:
+  friend void detail::forget_semantics(const OperationDefinition& definition);
   std::string name_;
   OperationSchema schema_;
   std::shared_ptr<const OperationSemantics> semantics_;
@@ -254,8 +302,14 @@ ORLOP_API const OperationDefinition& define_operation(std::string name, Operatio
 [[nodiscard]] ORLOP_API const OperationDefinition* find_operation_definition(std::string_view name) noexcept;
 /// The same, or LookupError.
 [[nodiscard]] ORLOP_API const OperationDefinition& operation_definition(std::string_view name);
-/// Every definition, ascending by name.
-[[nodiscard]] ORLOP_API std::vector<const OperationDefinition*> operation_definitions();
+namespace detail {
+/// The checks of a new name: ValueError ‹namespaced› or ‹reserved›.
+ORLOP_API void check_operation_name(std::string_view name);
+/// Every definition made outside the library.
+[[nodiscard]] ORLOP_API std::vector<const OperationDefinition*> outside_definitions();
+/// Drops what one of them holds, semantics and defaults, but keeps the name: for a binding's exit.
+ORLOP_API void forget_semantics(const OperationDefinition& definition);
+}  // namespace detail
 
 /// X31: the reference of the invocation's definition, its results checked as a provider's are. Errors:
 /// UnsupportedOperationPlan ‹no reference›.

@@ -208,14 +208,20 @@ class ORLOP_API Carrier : public Object {
   void abandon() noexcept { life_.store(Life::released, std::memory_order_release); }
 
  private:
+  friend class OperandGuard;  // holds an operand as it is while somebody's kernel runs (X30)
   enum class Life : std::uint8_t { live, releasing, released };
   void require_access(std::string_view what) const;
+  /// From now on `release` puts the storage's end off, until the last hold is dropped.
+  void hold_storage();
+  void drop_storage_hold();
 
   mutable std::atomic<const CarrierClass::Record*> carrier_class_{nullptr};
   std::atomic<std::int64_t> version_{0};
   std::atomic<OwnerToken> owner_token_{0};
   std::atomic<std::uint64_t> scope_thread_{0};  // 0: no scope is open
   std::uint32_t scope_depth_ = 0;               // only touched under ownership_mutex_
+  std::uint32_t storage_holds_ = 0;             // likewise
+  bool is_release_due_ = false;                 // likewise: released, with the storage still there
   std::atomic<Life> life_{Life::live};
   std::mutex ownership_mutex_;
 };
