@@ -319,6 +319,47 @@ ResolvedInvocation handle_of(InvocationObject& self) {
 }
 VJPContext handle_of(VJPContextObject& self) { return VJPContext(Ref<VJPContextObject>(&self)); }
 
+/// Tensors are equal where they are the same one (X4): their == compares elements.
+bool same_value(nb::handle a, nb::handle b) {
+  return try_tensor(a) != nullptr || try_tensor(b) != nullptr ? a.is(b) : a.equal(b);
+}
+
+bool same_entries(const nb::tuple& a, const nb::tuple& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!same_value(a[i], b[i])) return false;
+  return true;
+}
+
+bool same_call(const BoundOperationCall& a, const BoundOperationCall& b) {
+  if (a == b) return true;
+  if (&a.definition() != &b.definition()) return false;
+  if (!same_entries(arguments_tuple(a.operands()), arguments_tuple(b.operands()))) return false;
+  // Both have every option of the schema.
+  for (const auto& [name, value] : a.options())
+    if (!same_value(from_argument(value), from_argument(b.option(name)))) return false;
+  return true;
+}
+
+bool same_context(const VJPContext& a, const VJPContext& b) {
+  return from_invocation(a.invocation()).equal(from_invocation(b.invocation())) &&
+         same_entries(tensors_tuple(a.outputs()), tensors_tuple(b.outputs())) &&
+         same_entries(tensors_tuple(a.saved_operands()), tensors_tuple(b.saved_operands()));
+}
+
+/// Equality of a record with Tensors in it; to be defined before the record's own, which goes by ==.
+template <class T, class Same>
+void define_equality(nb::class_<T>& type, Same same) {
+  type.def(
+      "__eq__",
+      [same](T& self, nb::handle other) -> nb::object {
+        T* given = try_native<T>(other);
+        if (given == nullptr) return nb::borrow(Py_NotImplemented);
+        return nb::bool_(same(handle_of(self), handle_of(*given)));
+      },
+      "other"_a.none());
+}
+
 Py_hash_t hash_of_call(nb::handle self) {
   const nb::tuple options(nb::list(self.attr("options").attr("items")()));
   const nb::tuple fields = nb::make_tuple(self.attr("definition"), self.attr("operands"), options);
@@ -349,6 +390,7 @@ void bind_calls(nb::module_& module) {
         for (const OperandKind kind : handle_of(self).operand_kinds()) kinds.append(from_kind(kind));
         return nb::tuple(kinds);
       });
+  define_equality(call, same_call);
   call.def("__hash__", hash_of_call);  // before the record's own: options have no hash
   make_record(call, home, {"definition", "operands", "options", "operand_kinds"});
 
@@ -433,6 +475,7 @@ void bind_calls(nb::module_& module) {
       .def_prop_ro("outputs", [](VJPContextObject& self) { return tensors_tuple(handle_of(self).outputs()); })
       .def_prop_ro("saved_operands",
                    [](VJPContextObject& self) { return tensors_tuple(handle_of(self).saved_operands()); });
+  define_equality(context, same_context);
   make_record(context, home, {"invocation", "outputs", "saved_operands"});
 }
 

@@ -63,7 +63,12 @@ VJPContext = _native.VJPContext
 call_vjp = _native.call_vjp
 define_operation = _native.define_operation
 execute_reference = _native.execute_reference
-operation_definition = _native.operation_definition
+
+
+def operation_definition(name):
+    """The definition of a built-in or defined name. Errors: TypeError where it is no str, LookupError."""
+    return _native.operation_definition(name)
+
 
 # Kept stable for tools that test conformance.
 _operation_definition = operation_definition

@@ -20,6 +20,26 @@ class Cube final : public orlop::Operation {
   }
 };
 
+struct CubeSemantics final : orlop::OperationSemantics {
+  orlop::ResolvedInvocation resolve(const orlop::BoundOperationCall& call) const override {
+    const orlop::Layout layout = orlop::Layout::canonical(call.tensor(0)->layout().shape());
+    return orlop::ResolvedInvocation(call, plan,
+                                     {orlop::ResultSpec(orlop::dtypes::Float32, layout.shape(), layout)},
+                                     {.saved_operands = {0}});
+  }
+  bool differentiable() const override { return true; }
+  orlop::Gradients vjp(const orlop::VJPContext& context, orlop::Cotangents cotangents) const override {
+    const orlop::Tensor& x = context.saved_operands().front();
+    return {orlop::mul(orlop::mul(*cotangents[0], orlop::mul(x, x)), orlop::Scalar(3.0))};
+  }
+
+  std::shared_ptr<const orlop::OperationPlan> plan = std::make_shared<const orlop::OperationPlan>(
+      "recipe.cube",
+      std::vector{
+          orlop::OperandPlan(orlop::OperandRole::Tensor, &orlop::dtypes::Float32, orlop::dtypes::Float32)},
+      orlop::Arithmetic::Binary32, std::nullopt, nullptr, orlop::dtypes::Float32);
+};
+
 class Constant final : public orlop::Carrier {
  public:
   Constant(orlop::Index size, float value) : size_(size), value_(value) {}
@@ -60,4 +80,17 @@ TEST(RecipeTest, ACarrierFromOutsideIsImmutableUnlessItSaysOtherwise) {
   EXPECT_THROW(carrier->store(0, orlop::Scalar(1.0F)), orlop::RuntimeError);
   EXPECT_THROW(static_cast<void>(carrier->at(3)), orlop::IndexError);
   EXPECT_EQ(carrier->carrier_class().name(), "Constant");
+}
+
+TEST(RecipeTest, ADefinitionFromOutsideSaysWhatACallMeans) {
+  const orlop::OperationDefinition& cube = orlop::define_operation(
+      "recipe.cube", orlop::OperationSchema({orlop::OperandSpec("x", orlop::OperandKind::tensor, true)}),
+      std::make_shared<const CubeSemantics>());
+  const std::vector<orlop::Scalar> values{1.0F, 2.0F, 3.0F};
+  const orlop::Tensor x = orlop::friendly::tensor(values, orlop::Layout(orlop::Shape{3}, orlop::Stride{1}));
+  const orlop::ResolvedInvocation invocation = cube.resolve_call(cube.bind({x}));
+  const orlop::VJPContext context(invocation, {x}, {x});
+  const std::vector<std::optional<orlop::Tensor>> cotangents{
+      orlop::friendly::ones(std::array<orlop::Index, 1>{3})};
+  EXPECT_EQ(orlop::call_vjp(context, cotangents)[0]->at(2).to_binary32(), 27.0F);
 }
