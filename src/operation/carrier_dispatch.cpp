@@ -1,4 +1,5 @@
-// The members of Carrier that need operations and tensors: dispatch and the defaults of what works on Tensors.
+// The members of Carrier that need operations and tensors: dispatch and the defaults of what works on
+// Tensors.
 #include "operation/dispatch.hpp"
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/definition_operation.hpp"

@@ -241,11 +241,8 @@ TEST(BindingTest, RefusesWhatDoesNotFitTheSchema) {
         static_cast<void>(definition.bind({x, Scalar(1)}, options));
       },
       "unknown option 'speed'");
-  expect_refusal<TypeError>(
-      [&] {
-        static_cast<void>(definition.bind({Scalar(1), Scalar(1)}));
-      },
-      "must be a Tensor");
+  expect_refusal<TypeError>([&] { static_cast<void>(definition.bind({Scalar(1), Scalar(1)})); },
+                            "must be a Tensor");
   expect_refusal<TypeError>([&] { static_cast<void>(definition.bind({x, x})); }, "weak scalar");
 }
 
@@ -348,10 +345,7 @@ TEST_F(DefinitionTest, ACallRunsOnTheCarrierOfItsFirstTensor) {
   EXPECT_EQ(elements<float>(results[0]), (std::vector<float>{3, 6}));
   EXPECT_EQ(elements<float>(results[1]), (std::vector<float>{4, 5}));
   expect_refusal<UnsupportedOperationPlan>(
-      [] {
-        static_cast<void>(operation_definition("mul").call({Scalar(1), Scalar(2)}));
-      },
-      "Tensor");
+      [] { static_cast<void>(operation_definition("mul").call({Scalar(1), Scalar(2)})); }, "Tensor");
   expect_refusal<TypeError>(
       [] {
         const Tensor other(CPU::make(2, {}), 0, row(2));
@@ -464,11 +458,8 @@ TEST_F(DefinitionTest, ResultsThatDoNotFitAreRefusedByField) {
     const Tensor one = bench({1, 2});
     return std::vector<Tensor>{one, one};
   };
-  expect_refusal<ProviderContractError>(
-      [&] {
-        static_cast<void>(scale_and_shift().call({x, Scalar(1)}));
-      },
-      "aliases result 0");
+  expect_refusal<ProviderContractError>([&] { static_cast<void>(scale_and_shift().call({x, Scalar(1)})); },
+                                        "aliases result 0");
 }
 
 TEST_F(DefinitionTest, AViewOnTheOperandsStorageIsNoAlias) {

@@ -82,11 +82,13 @@ class Ref {
   Ref(const Ref& other) noexcept : object_(other.object_) { retain(); }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& other)
-  noexcept : object_(other.get()) { retain(); }
+    requires std::is_convertible_v<U*, T*>
+  Ref(const Ref<U>& other) noexcept : object_(other.get()) {
+    retain();
+  }
   template <class U>
-  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& other)
-  noexcept : object_(other.detach()) {}
+    requires std::is_convertible_v<U*, T*>
+  Ref(Ref<U>&& other) noexcept : object_(other.detach()) {}
   ~Ref() { reset(); }
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);

@@ -43,14 +43,16 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
     if (tensor == nullptr) continue;
     const Shape other = tensor->layout().shape();
     if (!other.same_profile(shape))
-      raise<ValueError>(name, "operands are not broadcast-compatible, they must have the same shape profile: ", shape, " and ",
-                        other, "; rearrange or reshape one of them");
+      raise<ValueError>(
+          name, "operands are not broadcast-compatible, they must have the same shape profile: ", shape,
+          " and ", other, "; rearrange or reshape one of them");
     for (std::size_t i = 0; i < result.leaves.size(); ++i) {
       const Index extent = other.leaves()[i];
       if (extent == 1) continue;
       if (result.leaves[i] != 1 && result.leaves[i] != extent)
-        raise<ValueError>(name, "operands are not broadcast-compatible, they do not broadcast at leaf ", leaf_path(shape, i), ": extents ",
-                          result.leaves[i], " and ", extent, "; extents other than 1 must agree");
+        raise<ValueError>(name, "operands are not broadcast-compatible, they do not broadcast at leaf ",
+                          leaf_path(shape, i), ": extents ", result.leaves[i], " and ", extent,
+                          "; extents other than 1 must agree");
       result.leaves[i] = extent;
     }
   }
