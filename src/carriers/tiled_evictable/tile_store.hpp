@@ -113,12 +113,22 @@ class TileStore {
   using Storage = Ref<TileStorage>;
   using Garbage = std::vector<Storage>;
   enum class Asked : std::uint8_t { explicitly, by_work, ahead };
+  /// Slots that can be read at once.
+  struct Piece {
+    const Carrier* from;
+    Storage held;  ///< keeps `from` while it is read, where it may go meanwhile
+    Index first;
+    Index count;
+  };
 
   [[nodiscard]] Ref<ResidencyRequest> evict_deferred();
   [[nodiscard]] Ref<ResidencyRequest> request(std::span<const Index> tiles, bool evicts,
                                               const TileClaim* claim, Asked asked);
   // With the lock held.
   void check_open() const;
+  [[noreturn]] void refuse_pending(Index tile) const;
+  [[noreturn]] void refuse_pinned(Index tile) const;
+  [[noreturn]] void refuse_invalid(Index tile) const;
   void check_request(std::span<const Index> tiles, bool evicts, const TileClaim* claim) const;
   void check_routes(bool evicts) const;  // without the lock
   [[nodiscard]] bool pinned_by_others(Index tile, const Tile& entry, const TileClaim* claim) const noexcept;
@@ -129,14 +139,21 @@ class TileStore {
   void touch(Index tile) {
     if (capacity_) table_.touch(tile);
   }
+  [[nodiscard]] bool admits(std::span<const Index> tiles, const TileClaim* claim) const noexcept;
+  [[nodiscard]] bool needs_copy(Index tile, bool evicts) const noexcept;
+  [[nodiscard]] bool enlist(std::span<const Index> tiles, const TileClaim* claim, ResidencyRequest& request);
   void mark_pending(Index tile);
   void unmark_pending(Index tile) noexcept;
+  void drop_copy(Tile& entry, Garbage& garbage) noexcept;
   void set_location(Tile& entry, TileLocation location) noexcept;
   void note_peak() noexcept;
   void leave_primary(Index tile, Garbage& garbage);
   void enter_primary(Index tile, Storage storage, bool is_dirty, bool is_backed, Garbage& garbage);
 
   // Storage and transfers, without the lock.
+  [[nodiscard]] Piece find_piece(Index slot, Index count);
+  [[nodiscard]] Storage hold_for_write(Index tile, bool writes_zeros);
+  void end_write(Index tile, bool is_written, Garbage& garbage) noexcept;
   [[nodiscard]] Ref<Carrier> make_child(const Carrier& like, bool is_empty) const;
   [[nodiscard]] Carrier& backing();
   void gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
@@ -211,6 +228,7 @@ class ResidencyRequest final : public ResidencyTask {
   void evict_victims();
   void prepare(std::vector<Transfer>& transfers, bool evicts);
   void start_all(std::vector<Transfer>& transfers);
+  void finish_all(std::vector<Transfer>& transfers);
   void carry_out(std::vector<Transfer>& transfers, bool evicts);
   void copy(Transfer& transfer, bool evicts) const;
   void commit(std::vector<Transfer>& transfers, bool evicts);

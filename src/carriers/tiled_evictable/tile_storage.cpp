@@ -1,0 +1,311 @@
+// The storage of tiles: children of the tiers, windows on a shipped secondary, seeds, tiles made one by one.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "carriers/tiled_evictable/tile_store.hpp"
+#include "orlop/base/blocking.hpp"
+
+namespace orlop::inline v0::detail {
+
+namespace {
+constexpr std::string_view what = "TiledEvictable";
+constexpr Index kBounceBytes = Index{8} << 20;
+}  // namespace
+
+Ref<Carrier> TileStore::make_child(const Carrier& like, bool is_empty) const {
+  Ref<Carrier> child = like.allocate_like(grid().tile_size(),
+                                          {.is_mutable = true, .dtype = carrier_.dtype(), .empty = is_empty});
+  if (child->carrier_class() != like.carrier_class() || child->size() != grid().tile_size() ||
+      &child->dtype() != &carrier_.dtype())
+    raise<TypeError>(what, "a tier's factory must return its own exact class, dtype and size: asked for ",
+                     grid().tile_size(), " ", carrier_.dtype().name(), " slots on ", like.carrier_class(),
+                     ", got ", child->size(), " ", child->dtype().name(), " slots on ",
+                     child->carrier_class());
+  return child;
+}
+
+/// Where evicted tiles have their windows, in the order of tiles; made when the first one comes.
+Carrier& TileStore::backing() {
+  while (true) {
+    {
+      const std::lock_guard lock(residency_mutex());
+      if (backing_) return *backing_;
+      if (!std::exchange(makes_backing_, true)) break;
+    }
+    const BlockingScope blocking;
+    std::unique_lock lock(residency_mutex());
+    residency_changed().wait(lock, [this] { return !makes_backing_; });
+  }
+  const auto end_making = [this](Ref<Carrier> made, Carrier::OwnerToken token) {
+    const std::lock_guard lock(residency_mutex());
+    makes_backing_ = false;
+    backing_ = std::move(made);
+    backing_token_ = token;
+    residency_changed().notify_all();
+  };
+  try {
+    Ref<Carrier> made = carrier_.secondary()->allocate_like(
+        grid().size(), {.is_mutable = true, .dtype = carrier_.dtype(), .empty = true});
+    Carrier& backing = *made;
+    end_making(std::move(made), backing.claim_ownership());
+    return backing;
+  } catch (...) {
+    end_making({}, 0);
+    throw;
+  }
+}
+
+std::byte* TileStore::host_slots(const Carrier& carrier) const noexcept {
+  return carrier.carrier_class().is_shipped() ? carrier.host_data() : nullptr;
+}
+
+Index TileStore::bounce_slots() const noexcept {
+  return std::min(grid().tile_size(), std::max<Index>(1, kBounceBytes / slot_bytes_));
+}
+
+/// Positions `first` to `first + count` of a tile, out of all tiles one after another or out of slot order.
+void TileStore::gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
+                       std::byte* out) const {
+  if (!is_slot_order) return from.read_span(tile * grid().tile_size() + first, count, out);
+  // One call per run; where runs lie close together on a file, one per row of them, with what is between.
+  constexpr Index close_bytes = 8192;
+  const Index step = grid().run_step();
+  const bool reads_rows =
+      grid().runs_in_row() > 1 && step * slot_bytes_ <= close_bytes && from.host_data() == nullptr;
+  std::vector<std::byte> row;
+  while (count > 0) {
+    const Index within = first % grid().run();
+    const Index slot = grid().slot({tile, first});
+    Index runs = 1;
+    if (reads_rows && within == 0) {
+      const Index left = grid().runs_in_row() - first / grid().run() % grid().runs_in_row();
+      runs = std::min({left, count / grid().run(), std::max<Index>(1, bounce_slots() / step)});
+    }
+    if (runs > 1) {
+      const Index span = (runs - 1) * step + grid().run();
+      row.resize(static_cast<std::size_t>(span * slot_bytes_));
+      from.read_span(slot, span, row.data());
+      const auto run_bytes = static_cast<std::size_t>(grid().run() * slot_bytes_);
+      for (Index run = 0; run < runs; ++run, out += run_bytes)
+        std::memcpy(out, row.data() + run * step * slot_bytes_, run_bytes);
+      first += runs * grid().run();
+      count -= runs * grid().run();
+      continue;
+    }
+    const Index part = std::min(count, grid().run() - within);
+    from.read_span(slot, part, out);
+    out += part * slot_bytes_;
+    first += part;
+    count -= part;
+  }
+}
+
+void TileStore::put(Carrier& to, bool is_slot_order, Index tile, Index first, Index count,
+                    const std::byte* in) const {
+  if (!is_slot_order) return to.write_span(tile * grid().tile_size() + first, count, in);
+  while (count > 0) {
+    const Index part = std::min(count, grid().run() - first % grid().run());
+    to.write_span(grid().slot({tile, first}), part, in);
+    in += part * slot_bytes_;
+    first += part;
+    count -= part;
+  }
+}
+
+namespace {
+
+/// Calls `move(first, count)` for the positions of a tile, at most `most` at once.
+template <class Move>
+void in_pieces(Index tile_size, Index most, Move move) {
+  for (Index first = 0; first < tile_size; first += most) move(first, std::min(most, tile_size - first));
+}
+
+}  // namespace
+
+/// Fills a fresh child, which nobody owns.
+void TileStore::load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const {
+  if (std::byte* slots = host_slots(child))
+    return gather(from, is_slot_order, tile, 0, grid().tile_size(), slots);
+  std::vector<std::byte> bounce(static_cast<std::size_t>(bounce_slots() * slot_bytes_));
+  in_pieces(grid().tile_size(), bounce_slots(), [&](Index first, Index count) {
+    gather(from, is_slot_order, tile, first, count, bounce.data());
+    child.write_span(first, count, bounce.data());
+  });
+}
+
+void TileStore::save(const Carrier& child, Carrier& to, bool is_slot_order, Index tile) const {
+  if (const std::byte* slots = host_slots(child))
+    return put(to, is_slot_order, tile, 0, grid().tile_size(), slots);
+  std::vector<std::byte> bounce(static_cast<std::size_t>(bounce_slots() * slot_bytes_));
+  in_pieces(grid().tile_size(), bounce_slots(), [&](Index first, Index count) {
+    child.read_span(first, count, bounce.data());
+    put(to, is_slot_order, tile, first, count, bounce.data());
+  });
+}
+
+/// A tile that still lies in the primary seed.
+void TileStore::save_seed(Index tile, Carrier& to, bool is_slot_order) const {
+  std::vector<std::byte> bounce(static_cast<std::size_t>(bounce_slots() * slot_bytes_));
+  in_pieces(grid().tile_size(), bounce_slots(), [&](Index first, Index count) {
+    gather(*carrier_.primary(), true, tile, first, count, bounce.data());
+    put(to, is_slot_order, tile, first, count, bounce.data());
+  });
+}
+
+void TileStore::materialize(Index tile) {
+  {
+    const std::lock_guard lock(residency_mutex());
+    if (!table_[tile].on_primary_seed) return;
+  }
+  const Ref<Carrier> child = make_child(*carrier_.primary(), true);
+  load(*carrier_.primary(), true, tile, *child);
+  Storage storage = make_ref<TileStorage>(child);
+  const std::lock_guard lock(residency_mutex());
+  Tile& entry = table_.edit(tile);
+  if (!entry.on_primary_seed || entry.location != TileLocation::primary) return storage->retire();
+  entry.primary = std::move(storage);
+  entry.on_primary_seed = false;
+}
+
+// --- Construction
+
+/// A tile beyond the budget, straight to secondary.
+void TileStore::save_to_secondary(Index tile, const std::byte* values) {
+  Tile& entry = table_.edit(tile);
+  if (has_windows_) {
+    put(backing(), false, tile, 0, grid().tile_size(), values);
+  } else {
+    const Ref<Carrier> child = make_child(*carrier_.secondary(), true);
+    child->write_span(0, grid().tile_size(), values);
+    entry.secondary = make_ref<TileStorage>(child);
+  }
+  set_location(entry, TileLocation::secondary);
+  entry.on_primary_seed = false;
+}
+
+void TileStore::place_primary_seed() {
+  const bool stays_in_place = carrier_.primary()->carrier_class().is_shipped();
+  const Index fitting = std::min(table_.count(), capacity_.value_or(table_.count()));
+  primary_count_ = table_.count();
+  Garbage none;
+  for (Index tile = 0; tile < fitting && !(stays_in_place && !capacity_); ++tile) {
+    if (!stays_in_place) {
+      const Ref<Carrier> child = make_child(*carrier_.primary(), true);
+      load(*carrier_.primary(), true, tile, *child);
+      table_.edit(tile).on_primary_seed = false;
+      enter_primary(tile, make_ref<TileStorage>(child), false, false, none);
+    } else {
+      touch(tile);
+    }
+  }
+  std::vector<std::byte> values;
+  for (Index tile = fitting; tile < table_.count(); ++tile) {
+    values.resize(static_cast<std::size_t>(tile_bytes_));
+    gather(*carrier_.primary(), true, tile, 0, grid().tile_size(), values.data());
+    save_to_secondary(tile, values.data());
+  }
+  used_ = fitting;
+  note_peak();
+}
+
+void TileStore::place_secondary_seed() {
+  for (Index tile = 0; tile < table_.count(); ++tile) {
+    const Ref<Carrier> child = make_child(*carrier_.secondary(), true);
+    load(*carrier_.secondary(), true, tile, *child);
+    Tile& entry = table_.edit(tile);
+    entry.secondary = make_ref<TileStorage>(child);
+  }
+}
+
+void TileStore::place_values(const std::byte* slots) {
+  std::vector<std::byte> values(static_cast<std::size_t>(tile_bytes_));
+  const auto run_bytes = static_cast<std::size_t>(grid().run() * slot_bytes_);
+  Garbage none;
+  for (Index tile = 0; tile < table_.count(); ++tile) {
+    std::byte* out = values.data();
+    for (Index position = 0; position < grid().tile_size(); position += grid().run(), out += run_bytes)
+      std::memcpy(out, slots + grid().slot({tile, position}) * slot_bytes_, run_bytes);
+    if (std::ranges::all_of(values, [](std::byte byte) { return byte == std::byte{0}; })) continue;
+    if (capacity_ && used_ >= *capacity_) {
+      save_to_secondary(tile, values.data());
+      continue;
+    }
+    const Ref<Carrier> child = make_child(*carrier_.primary(), true);
+    child->write_span(0, grid().tile_size(), values.data());
+    ++used_;
+    enter_primary(tile, make_ref<TileStorage>(child), false, false, none);
+  }
+  note_peak();
+}
+
+// --- Tiles made one by one
+
+/// Waits until one more tile has room.
+void TileStore::make_room_now() {
+  Ref<ResidencyRequest> room = make_ref<ResidencyRequest>(Ref<TiledEvictable>(&carrier_), false);
+  room->victims_.reserve(1);
+  room->garbage_.reserve(1);
+  {
+    const std::lock_guard lock(residency_mutex());
+    check_open();
+    if (!make_room(1, nullptr, *room))
+      raise<RuntimeError>(what, "pinned or pending tiles leave no room for one more tile; wait for them");
+    // The place is the caller's, not the request's.
+    room->reserved_ = 0;
+    ++requests_;
+    room->is_ended_ = false;
+  }
+  std::exception_ptr failure;
+  try {
+    room->start();
+    room->wait();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(residency_mutex());
+    --reserved_;
+    if (!failure) ++used_;
+    note_peak();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+Tensor TileStore::start_tile(Index tile) {
+  make_room_now();
+  try {
+    Ref<Carrier> child = make_child(*carrier_.primary(), true);
+    started_.emplace_back(tile, child);
+    return Tensor::trusted(std::move(child), 0, grid().tile_layout());
+  } catch (...) {
+    const std::lock_guard lock(residency_mutex());
+    --used_;
+    throw;
+  }
+}
+
+void TileStore::finish_tile(Index tile, bool is_dirty) {
+  const auto found = std::ranges::find(started_, tile, &std::pair<Index, Ref<Carrier>>::first);
+  Storage storage = make_ref<TileStorage>(std::move(found->second));
+  started_.erase(found);
+  Garbage none;
+  const std::lock_guard lock(residency_mutex());
+  enter_primary(tile, std::move(storage), is_dirty, false, none);
+}
+
+void TileStore::install_tile(Index tile, const Ref<Carrier>& storage, bool is_dirty) {
+  if (storage->carrier_class() != carrier_.primary()->carrier_class() ||
+      &storage->dtype() != &carrier_.dtype())
+    raise<TypeError>(what, "the storage of a tile must be a ", carrier_.primary()->carrier_class(), " of ",
+                     carrier_.dtype().name(), ": got a ", storage->carrier_class(), " of ",
+                     storage->dtype().name());
+  if (storage->size() != grid().tile_size())
+    raise<ValueError>(what, "the storage of a tile must have ", grid().tile_size(), " slots: got ",
+                      storage->size());
+  make_room_now();
+  started_.emplace_back(tile, storage);
+  finish_tile(tile, is_dirty);
+}
+
+}  // namespace orlop::inline v0::detail
