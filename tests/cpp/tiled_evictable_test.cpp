@@ -113,8 +113,11 @@ TEST(TileGrid, AcceptsExactlyTheLayoutsThatKeepToTheirTiles) {
   EXPECT_FALSE(fits(Layout(Shape{{2, 2}, 6}, Stride{{2, 1}, 4})));
   EXPECT_FALSE(fits(Layout(Shape{{2, 2}, {2, 3}}, Stride{{1, 8}, {4, 2}})));
   EXPECT_FALSE(fits(Layout(Shape{4, 6}, Stride{1, 4}), 1));
-  expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{4, 6}, Stride{6, 1}), 0); },
-                             "tile footprints");
+  expect_refusal<ValueError>(
+      [&] {
+        g.check_layout("relu", Layout(Shape{4, 6}, Stride{6, 1}), 0);
+      },
+      "tile footprints");
   expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{24}, Stride{1}), 0); },
                              "2 top-level modes");
   expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{6, 4}, Stride{1, 6}), 0); }, "mode 0");
@@ -436,6 +439,58 @@ TEST(TiledEvictable, ReleaseEndsEverythingOnce) {
   static_cast<void>(TiledEvictable::make(primary, empty_file(), options()));
   EXPECT_FALSE(primary->is_released());
   EXPECT_FALSE(primary->is_owned());
+}
+
+TEST(TiledEvictable, TensorsOnItAreNotMoved) {
+  const Ref<TiledEvictable> carrier = warm();
+  const Tensor full(carrier, 0, Layout(Shape{4, 6}, Stride{1, 4}));
+  expect_refusal<NotImplementedError>([&] { static_cast<void>(move(full, CPU::make(kSlots))); },
+                                      "TiledEvictable");
+  expect_refusal<NotImplementedError>(
+      [&] { static_cast<void>(move(Tensor(CPU::make(kSlots), 0, full.layout()), carrier)); },
+      "TiledEvictable");
+  expect_refusal<BufferError>([&] { static_cast<void>(carrier->dlpack_info()); }, "TiledEvictable");
+  EXPECT_FALSE(carrier->is_released());
+  EXPECT_EQ(values(*carrier), counted());
+}
+
+TEST(TiledEvictable, ResidencyIsAFacetOfTheClass) {
+  const Ref<TiledEvictable> carrier = warm();
+  const auto& facet = carrier->require_facet<TiledResidencyFacet>();
+  facet.evict(*carrier, set(kAll));
+  facet.promote_async(*carrier, set({{1, 1}})).wait();
+  EXPECT_EQ(carrier->primary_tiles(), set({{1, 1}}));
+  EXPECT_EQ(carrier->primary()->facet<TiledResidencyFacet>(), nullptr);
+}
+
+TEST(TiledEvictable, ItsCapabilitiesAreThoseOfThePrimaryForTheSixNames) {
+  const Ref<TiledEvictable> carrier = warm();
+  carrier->release();
+  std::set<std::string> names;
+  int tensors = 0;
+  int scalar_last = 0;
+  int scalar_first = 0;
+  for (const CapabilityEntry& entry : carrier->operation_capabilities()) {
+    names.insert(entry->operation);
+    const auto& operands = entry->operands;
+    if (entry->operation == "mul")
+      ++(operands[0].role == operands[1].role      ? tensors
+         : operands[0].role == OperandRole::Tensor ? scalar_last
+                                                   : scalar_first);
+  }
+  EXPECT_GT(tensors, 0);
+  EXPECT_GT(scalar_last, 0);
+  EXPECT_EQ(scalar_first, scalar_last);
+  EXPECT_EQ(names, (std::set<std::string>{"add", "elementwise_mul", "matmul", "mul", "reduce_sum", "relu"}));
+  using Operands = std::vector<PlanOperand>;
+  const auto supports = [&](std::string_view name, const Operands& operands) {
+    return carrier->supports_operation_plan(resolve_operation_plan(name, operands));
+  };
+  EXPECT_TRUE(supports("mul", {dtypes::Float32, Scalar(2.0)}));
+  EXPECT_TRUE(supports("mul", {dtypes::Float32, dtypes::Float32}));
+  EXPECT_TRUE(supports("matmul", {dtypes::Float32, dtypes::Float32}));
+  EXPECT_FALSE(supports("add", {dtypes::Int32, dtypes::Float32}));
+  EXPECT_FALSE(supports("exp", {dtypes::Float32}));
 }
 
 // --- Requests

@@ -150,7 +150,7 @@ struct TiledEvictable::Parts {
 };
 
 TiledEvictable::TiledEvictable(Parts parts)
-    : DependentCarrier(tiled_class),
+    : DependentCarrier(v0::carrier_class<TiledEvictable>()),
       primary_(std::move(parts.primary)),
       secondary_(std::move(parts.secondary)),
       grid_(std::move(parts.grid)),
@@ -275,13 +275,10 @@ TileSet TiledEvictable::dirty_tiles() const {
 std::string TiledEvictable::tile_symbols() const { return store_->symbols(); }
 
 AwaitResidency TiledEvictable::promote_async(const TileSet& tiles) {
-  require_live();
-  return AwaitResidency(store_->promote(tiles.numbers(grid_.grid_shape()), nullptr));
+  return require_facet<TiledResidencyFacet>().promote_async(*this, tiles);
 }
-
 AwaitResidency TiledEvictable::evict_async(const TileSet& tiles) {
-  require_live();
-  return AwaitResidency(store_->evict(tiles.numbers(grid_.grid_shape()), nullptr));
+  return require_facet<TiledResidencyFacet>().evict_async(*this, tiles);
 }
 
 Index TiledEvictable::pending_requests() const { return store_->pending_requests(); }

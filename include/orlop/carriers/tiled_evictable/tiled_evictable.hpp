@@ -19,6 +19,7 @@
 
 #include "orlop/carriers/tiled_evictable/tile_grid.hpp"
 #include "orlop/carriers/tiled_evictable/tile_sets.hpp"
+#include "orlop/extension/facet.hpp"
 #include "orlop/movement/await.hpp"
 #include "orlop/tensor/tensor.hpp"
 
@@ -81,6 +82,19 @@ class ORLOP_API AwaitResidency {
   Ref<ResidencyTask> task_;
 };
 
+/// Residency as a facet of the class (X51): `carrier.require_facet<TiledResidencyFacet>().promote(carrier,
+/// tiles)`. RuntimeError ‹released›; ValueError for tiles off the grid; RuntimeError ‹pending›, ‹pinned›,
+/// ‹invalid›, ‹wait›; ValueError beyond the budget; NotImplementedError where the tiers' classes have no
+/// route. What fails after the first submission is in the handle.
+class ORLOP_API TiledResidencyFacet final : public CarrierFacet {
+ public:
+  ~TiledResidencyFacet() override;
+  AwaitResidency promote_async(TiledEvictable& carrier, const TileSet& tiles) const;
+  AwaitResidency evict_async(TiledEvictable& carrier, const TileSet& tiles) const;
+  void promote(TiledEvictable& carrier, const TileSet& tiles) const { promote_async(carrier, tiles).wait(); }
+  void evict(TiledEvictable& carrier, const TileSet& tiles) const { evict_async(carrier, tiles).wait(); }
+};
+
 /// `TiledEvictable::make(primary, secondary, {.grid_shape = {2, 3}, .tile_shape = {2, 2}})`
 class ORLOP_API TiledEvictable final : public DependentCarrier {
  public:
@@ -117,7 +131,7 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   /// secondary, ~ part of an unfinished request, 0 implicit, - invalid.
   [[nodiscard]] std::string tile_symbols() const;
 
-  /// X51: checks and errors in its order; failures after the first submission are in the handle.
+  // As the facet's.
   AwaitResidency promote_async(const TileSet& tiles);
   AwaitResidency evict_async(const TileSet& tiles);
   void promote(const TileSet& tiles) { promote_async(tiles).wait(); }
@@ -198,19 +212,6 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   std::optional<std::int64_t> budget_;
   std::uint64_t serial_;
   std::unique_ptr<detail::TileStore> store_;
-};
-
-/// Residency of a TiledEvictable, found by whoever knows only the carrier; the same requests (X51).
-class ORLOP_API TiledResidencyFacet final {
- public:
-  AwaitResidency promote_async(TiledEvictable& carrier, const TileSet& tiles) const {
-    return carrier.promote_async(tiles);
-  }
-  AwaitResidency evict_async(TiledEvictable& carrier, const TileSet& tiles) const {
-    return carrier.evict_async(tiles);
-  }
-  void promote(TiledEvictable& carrier, const TileSet& tiles) const { carrier.promote(tiles); }
-  void evict(TiledEvictable& carrier, const TileSet& tiles) const { carrier.evict(tiles); }
 };
 
 }  // namespace orlop::inline v0
