@@ -21,9 +21,6 @@ PLANNED = {
         "test_dispatch_dispatch_a_custom_definition_backed_operation",
         "test_dispatch_dispatch_a_storage_only_carrier",
     ],
-    "TiledEvictable": [
-        "test_dispatch_execute_directly_on_a_full_tiled_tensor",
-    ],
 }
 
 
