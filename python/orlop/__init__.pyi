@@ -8,6 +8,7 @@ from orlop import io as io
 from orlop import layout as layout
 from orlop import nn as nn
 from orlop import operation as operation
+from orlop import operation_definition as operation_definition
 from orlop import profiler as profiler
 from orlop import view as view
 from orlop._core import AwaitMove as AwaitMove
@@ -152,6 +153,16 @@ from orlop.functional import topk as topk
 from orlop.layout import Node as Node
 from orlop.layout import Tiler as Tiler
 from orlop.layout import Tree as Tree
+from orlop.operation_definition import NON_DIFFERENTIABLE as NON_DIFFERENTIABLE
+from orlop.operation_definition import OperandKind as OperandKind
+from orlop.operation_definition import OperandSpec as OperandSpec
+from orlop.operation_definition import OperationDefinition as OperationDefinition
+from orlop.operation_definition import OperationSchema as OperationSchema
+from orlop.operation_definition import OptionSpec as OptionSpec
+from orlop.operation_definition import ProviderContractError as ProviderContractError
+from orlop.operation_definition import REQUIRED as REQUIRED
+from orlop.operation_definition import ResultSpec as ResultSpec
+from orlop.operation_definition import define_operation as define_operation
 from orlop.profiler import Profiler as Profiler
 from orlop.profiler import ProfilerAggregate as ProfilerAggregate
 from orlop.profiler import ProfilerEvent as ProfilerEvent

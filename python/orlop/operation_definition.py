@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from orlop._core import Tensor
 from orlop._core import _definitions as _native
 
 __all__ = [
@@ -76,9 +77,9 @@ _execute_reference = execute_reference
 _call_vjp = call_vjp
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperationCall:
-    """A call as somebody writes it, before it is bound.
+    """A call as somebody writes it, before it is bound; Tensors are equal where they are the same one.
 
     Errors: TypeError for a definition of another type, operands that are no finite iterable, options that are no
     mapping.
@@ -103,3 +104,15 @@ class OperationCall:
     def bind(self):
         """The call checked against the schema."""
         return self.definition.bind(*self.operands, **self.options)
+
+    def _fields(self):
+        # A Tensor's == compares elements, so it stands for its identity here.
+        values = (*self.operands, *self.options.values())
+        return self.definition, tuple(self.options), tuple(id(value) if isinstance(value, Tensor) else value
+                                                           for value in values)
+
+    def __eq__(self, other):
+        return self._fields() == other._fields() if type(other) is OperationCall else NotImplemented
+
+    def __hash__(self):
+        return hash(self._fields())

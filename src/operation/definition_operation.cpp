@@ -109,6 +109,7 @@ Tensor DefinitionOperation::forward(std::span<const Argument> inputs,
 }
 
 Tensor DefinitionOperation::forward_impl(std::span<const Argument> inputs) {
+  lowered_.keep(inputs);
   return only_result(definition_, run(resolve(inputs, execution_options()), false));
 }
 
@@ -249,25 +250,57 @@ void DefinitionOperation::validate_input_versions() const {
 }
 
 Gradients DefinitionOperation::backward(const Tensor& gradient) {
-  if (!invocation_)
+  const NoGrad no_grad;
+  if (!invocation_) return lowered_gradients(gradient);
+  validate_input_versions();
+  std::vector<std::optional<Tensor>> cotangents(outputs_.size());
+  cotangents[position_] = gradient;
+  const ResolvedInvocation invocation = *invocation_;  // a rule may release this node's state
+  const std::vector<Tensor> outputs = outputs_;
+  return gradients(invocation, outputs, cotangents);
+}
+
+// The result may have left its storage since, so it is computed once more.
+Gradients DefinitionOperation::lowered_gradients(const Tensor& gradient) {
+  const std::vector<Argument> arguments = lowered_.with(inputs());
+  if (arguments.empty())
     raise<RuntimeError>(definition_.name(),
                         "nothing was saved for backward: run forward with gradients enabled "
                         "on differentiable Tensors first");
-  const ResolvedInvocation invocation = *invocation_;
-  validate_input_versions();
+  const Tensor* first = find_dispatching_tensor(definition_.name(), arguments);
+  if (first != nullptr && first->carrier_type() == dispatch_carrier_class()) carrier_ = first->carrier();
+  const ResolvedInvocation invocation = resolve(arguments, execution_options());
+  const std::vector<std::optional<Tensor>> cotangents{gradient};
+  Gradients of_differentiable = gradients(invocation, run(invocation, false), cotangents);
+  const std::vector<std::size_t> positions = definition_.differentiable_operands(invocation.call());
+  Gradients of_tensors;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].tensor() == nullptr) continue;
+    const auto found = std::ranges::find(positions, i);
+    of_tensors.push_back(found == positions.end()
+                             ? std::nullopt
+                             : of_differentiable[static_cast<std::size_t>(found - positions.begin())]);
+  }
+  return of_tensors;
+}
+
+Gradients DefinitionOperation::gradients(const ResolvedInvocation& invocation,
+                                         std::span<const Tensor> outputs,
+                                         std::span<const std::optional<Tensor>> cotangents) const {
   std::vector<Tensor> saved;
   for (const std::size_t position : invocation.saved_operands())
     saved.push_back(*invocation.tensor(position));
-  const NoGrad no_grad;
-  const VJPContext context(invocation, outputs_, std::move(saved));
-  std::vector<std::optional<Tensor>> cotangents(outputs_.size());
-  cotangents[position_] = gradient;
+  const VJPContext context(invocation, {outputs.begin(), outputs.end()}, std::move(saved));
   const InvocationExecutor* executor = invocation_executor(dispatch_carrier_class());
   std::optional<Gradients> carried_out;
   if (executor != nullptr) carried_out = executor->gradients(context, cotangents);
   Gradients gradients = carried_out ? std::move(*carried_out) : call_vjp(context, cotangents);
   const std::vector<Tensor> operands = differentiable_tensors(invocation.call());
-  for (std::size_t i = 0; i < gradients.size() && i < operands.size(); ++i) {
+  if (gradients.size() != operands.size())
+    raise<ValueError>(definition_.name(),
+                      "backward must give one entry per differentiable operand: ", operands.size(),
+                      " expected, got ", gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i] || !operands[i].is_differentiable()) continue;
     const Layout wanted = gradient_layout(operands[i].layout());
     if (!(gradients[i]->layout() == wanted)) gradients[i] = copy_to_layout(*gradients[i], wanted);
@@ -279,6 +312,7 @@ void DefinitionOperation::on_release_autograd_state() noexcept {
   invocation_.reset();
   outputs_.clear();
   saved_versions_.clear();
+  lowered_.clear();
   carrier_.reset();
 }
 
@@ -287,6 +321,7 @@ void DefinitionOperation::visit_references(ReferenceVisitor& visitor) const {
   visitor.visit(carrier_);
   if (invocation_) visitor.visit(invocation_->ref());
   for (const Tensor& output : outputs_) visitor.visit(output.ref());
+  lowered_.visit_references(visitor);
 }
 
 }  // namespace orlop::inline v0

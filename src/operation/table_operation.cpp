@@ -14,34 +14,18 @@ std::string TableOperation::implementation_name() const { return "TableOperation
 bool TableOperation::accepts_compound() const { return definition_.accepts_compound(); }
 
 Tensor TableOperation::forward_impl(std::span<const Argument> inputs) {
-  others_.clear();
-  argument_count_ = inputs.size();
+  others_.keep(inputs);
   CarrierClass dispatch_class = dispatch_carrier_class();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (const Tensor* tensor = inputs[i].tensor()) {
-      if (!dispatch_class) dispatch_class = tensor->carrier_type();
-    } else {
-      others_.emplace_back(i, inputs[i]);
-    }
-  }
+  for (const Argument& input : inputs)
+    if (const Tensor* tensor = input.tensor(); tensor != nullptr && !dispatch_class)
+      dispatch_class = tensor->carrier_type();
   return run_definition(definition_, inputs, execution_options(), dispatch_class, true);
 }
 
 Gradients TableOperation::backward(const Tensor& gradient) {
   if (std::optional<Gradients> gradients = definition_.fixed_gradients()) return std::move(*gradients);
-  // The call's arguments again: the kept Tensors fill the positions that hold nothing else.
-  std::vector<Argument> arguments;
-  arguments.reserve(argument_count_);
-  std::size_t next_tensor = 0;
-  auto other = others_.begin();
-  for (std::size_t i = 0; i < argument_count_; ++i) {
-    if (other != others_.end() && other->first == i) {
-      arguments.push_back((other++)->second);
-    } else if (next_tensor < inputs().size()) {
-      arguments.emplace_back(inputs()[next_tensor++]);
-    }
-  }
-  if (arguments.empty() || arguments.size() != argument_count_)
+  const std::vector<Argument> arguments = others_.with(inputs());
+  if (arguments.empty())
     raise<RuntimeError>(definition_.name(),
                         "nothing was saved for backward: run forward with gradients enabled "
                         "on differentiable Tensors first");

@@ -611,6 +611,28 @@ TEST_F(DefinitionTest, AGraphIsFreeOfLoops) {
   EXPECT_EQ(x.object()->reference_count(), holders);
 }
 
+TEST_F(DefinitionTest, ALongGraphIsReleasedWithoutRecursion) {
+  const Tensor x = bench({1});
+  Tensor y = x;
+  for (int i = 0; i < 100'000; ++i) y = relu(y);
+  backward(y, bench({3}));
+  EXPECT_EQ(elements<float>(gradient_of(x)), (std::vector<float>{3}));
+}
+
+TEST_F(DefinitionTest, LoweredExecutionGoesBackwardWithTheTensorsPutInItsPlace) {
+  const Tensor x = bench({1, 2});
+  const Tensor promoted = bench({1, -2});
+  const std::vector<Argument> arguments{x, Scalar(3.0F)};
+  const Ref<Operation> nested = x.carrier()->dispatch_op("mul");
+  static_cast<void>(nested->execute_lowered(arguments));
+  expect_refusal<RuntimeError>([&] { static_cast<void>(nested->backward(bench({1, 1}))); },
+                               "nothing was saved");
+  nested->store_inputs(std::vector{promoted});
+  const Gradients gradients = nested->backward(bench({1, 2}));
+  ASSERT_EQ(gradients.size(), 1U);
+  EXPECT_EQ(elements<float>(*gradients[0]), (std::vector<float>{3, 6}));
+}
+
 TEST_F(DefinitionTest, AChangedSavedOperandStopsBackwardAndAnUnsavedOneDoesNot) {
   const Tensor x = bench({1, 2});
   const Tensor y = elementwise_mul(x, bench({3, 4}));

@@ -114,6 +114,8 @@ def test_records_are_frozen_dataclasses(x):
     assert operation_definition("relu").bind(x) == call and hash(operation_definition("relu").bind(x)) == hash(call)
     assert operation_definition("relu").bind(friendly.tensor([1.0, 2.0])) != call
     assert pickle.loads(pickle.dumps(OptionSpec("p"))).default is REQUIRED
+    calls = [OperationCall(call.definition, [operand]) for operand in (x, x, friendly.tensor([1.0, 2.0]))]
+    assert calls[0] == calls[1] != calls[2] and hash(calls[0]) == hash(calls[1])
 
 
 def test_an_invocation_can_be_replaced_field_by_field(x):
@@ -188,6 +190,7 @@ def test_records_refuse_what_does_not_fit(make, error, words):
         make()
 
 
+@pytest.mark.filterwarnings("ignore:nanobind")
 def test_an_uninitialised_record_is_refused(x):
     for kind in (BoundOperationCall, ResolvedInvocation, VJPContext):
         empty = kind.__new__(kind)

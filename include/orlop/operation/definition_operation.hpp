@@ -9,6 +9,7 @@
 #include "orlop/operation/invocation_executor.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/operation/operation_definition.hpp"
+#include "orlop/operation/other_arguments.hpp"
 
 namespace orlop::inline v0 {
 
@@ -33,6 +34,8 @@ class ORLOP_API DefinitionOperation final : public Operation {
                                                 const OperationExecutionOptions* options = nullptr) override;
   /// The same for a call that is resolved already (X25).
   [[nodiscard]] std::vector<Tensor> forward_invocation(const ResolvedInvocation& invocation);
+  /// One gradient per differentiable operand. After lowered execution: one per Tensor operand, for the
+  /// Tensors that store_inputs has put in their places (P43).
   Gradients backward(const Tensor& gradient) override;
   /// RuntimeError where an operand that the invocation saves was changed since; others may.
   void validate_input_versions() const override;
@@ -45,8 +48,6 @@ class ORLOP_API DefinitionOperation final : public Operation {
   void on_release_autograd_state() noexcept override;
 
  private:
-  struct Recording;  // which results of a call get a node
-
   [[nodiscard]] ResolvedInvocation resolve(std::span<const Argument> inputs,
                                            const OperationExecutionOptions* options) const;
   [[nodiscard]] std::vector<Tensor> run(const ResolvedInvocation& invocation, bool records);
@@ -54,6 +55,9 @@ class ORLOP_API DefinitionOperation final : public Operation {
                                             const ResolvedInvocation& invocation);
   void check_carriers(const InvocationExecutor& executor, const BoundOperationCall& call) const;
   void record(const ResolvedInvocation& invocation, std::span<const Tensor> results);
+  [[nodiscard]] Gradients lowered_gradients(const Tensor& gradient);
+  [[nodiscard]] Gradients gradients(const ResolvedInvocation& invocation, std::span<const Tensor> outputs,
+                                    std::span<const std::optional<Tensor>> cotangents) const;
   void keep(ResolvedInvocation invocation, std::span<const Tensor> results, std::size_t position);
 
   Ref<Carrier> carrier_;
@@ -63,6 +67,7 @@ class ORLOP_API DefinitionOperation final : public Operation {
   std::vector<Tensor> outputs_;  // the same storage, without graph: the results themselves hold this node
   std::vector<VersionToken> saved_versions_;
   std::size_t position_ = 0;  // of the result
+  OtherArguments lowered_;    // of lowered execution, whose Tensors are somebody else's
 };
 
 /// A fresh, unstamped operation for a carrier whose class has a definition (X26). Errors: RuntimeError

@@ -1,10 +1,8 @@
 // The one class of built-in operations, driven by the central table (P45).
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "orlop/operation/operation.hpp"
+#include "orlop/operation/other_arguments.hpp"
 
 namespace orlop::inline v0 {
 
@@ -27,9 +25,7 @@ class ORLOP_API TableOperation final : public Operation {
 
  private:
   const Definition& definition_;
-  // The arguments that are not Tensors, by position; Tensors are kept by the base, and only for a graph.
-  std::vector<std::pair<std::size_t, Argument>> others_;
-  std::size_t argument_count_ = 0;
+  OtherArguments others_;  // Tensors are kept by the base, and only for a graph
 };
 
 }  // namespace orlop::inline v0

@@ -1,4 +1,5 @@
 from orlop._core import _array_files as _array_files
+from orlop._core import _definitions as _definitions
 from orlop._core import _dtype as _dtype
 from orlop._core import _einops as _einops
 from orlop._core import _extension as _extension

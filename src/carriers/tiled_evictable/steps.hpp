@@ -74,7 +74,7 @@ struct Piece {
   std::array<Window, 2> operands;
 };
 
-/// The steps of one operation, in order. Used by one thread.
+/// The steps of one operation, in order.
 class StepSequence {
  public:
   StepSequence() = default;
