@@ -15,8 +15,9 @@ endforeach()
 target_sources(accuracy_test PRIVATE
                $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/elementwise_functions_x86|/processor>)
 target_include_directories(accuracy_test PRIVATE src)
-# That of tiles drives the work over them, as projections and operations do.
+# Those of tiles drive the work over them, as projections and operations do.
 target_include_directories(tiled_evictable_test PRIVATE src)
+target_include_directories(tiled_providers_test PRIVATE src)
 
 # The steps of direct operations are internal too.
 target_sources(tiled_steps_test PRIVATE $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/tiled_evictable/steps>)

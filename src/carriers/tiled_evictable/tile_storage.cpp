@@ -170,40 +170,38 @@ void TileStore::materialize(Index tile) {
 
 // --- Construction
 
-/// A tile beyond the budget, straight to secondary.
-void TileStore::save_to_secondary(Index tile, const std::byte* values) {
+void TileStore::begin_secondary(Index tile, Storage storage) {
   Tile& entry = table_.edit(tile);
-  if (has_windows_) {
-    put(backing(), false, tile, 0, grid().tile_size(), values);
-  } else {
-    const Ref<Carrier> child = make_child(*carrier_.secondary(), true);
-    child->write_span(0, grid().tile_size(), values);
-    entry.secondary = make_ref<TileStorage>(child);
-  }
+  entry.secondary = std::move(storage);
   set_location(entry, TileLocation::secondary);
   entry.on_primary_seed = false;
 }
 
+/// A seed of a shipped class is left where it is: each tile takes storage of its own when it is used.
 void TileStore::place_primary_seed() {
-  const bool stays_in_place = carrier_.primary()->carrier_class().is_shipped();
+  const Carrier& seed = *carrier_.primary();
+  const bool stays_in_place = seed.carrier_class().is_shipped();
   const Index fitting = std::min(table_.count(), capacity_.value_or(table_.count()));
   primary_count_ = table_.count();
   Garbage none;
-  for (Index tile = 0; tile < fitting && !(stays_in_place && !capacity_); ++tile) {
-    if (!stays_in_place) {
-      const Ref<Carrier> child = make_child(*carrier_.primary(), true);
-      load(*carrier_.primary(), true, tile, *child);
-      table_.edit(tile).on_primary_seed = false;
-      enter_primary(tile, make_ref<TileStorage>(child), false, false, none);
-    } else {
-      touch(tile);
-    }
+  for (Index tile = 0; tile < fitting && !stays_in_place; ++tile) {
+    const Ref<Carrier> child = make_child(seed, true);
+    load(seed, true, tile, *child);
+    table_.edit(tile).on_primary_seed = false;
+    enter_primary(tile, make_ref<TileStorage>(child), false, false, none);
   }
-  std::vector<std::byte> values;
+  if (stays_in_place && capacity_)
+    for (Index tile = 0; tile < fitting; ++tile) touch(tile);
   for (Index tile = fitting; tile < table_.count(); ++tile) {
-    values.resize(static_cast<std::size_t>(tile_bytes_));
-    gather(*carrier_.primary(), true, tile, 0, grid().tile_size(), values.data());
-    save_to_secondary(tile, values.data());
+    Storage storage;
+    if (has_windows_) {
+      save_seed(tile, backing(), false);
+    } else {
+      const Ref<Carrier> child = make_child(*carrier_.secondary(), true);
+      load(seed, true, tile, *child);
+      storage = make_ref<TileStorage>(child);
+    }
+    begin_secondary(tile, std::move(storage));
   }
   used_ = fitting;
   note_peak();
@@ -213,8 +211,7 @@ void TileStore::place_secondary_seed() {
   for (Index tile = 0; tile < table_.count(); ++tile) {
     const Ref<Carrier> child = make_child(*carrier_.secondary(), true);
     load(*carrier_.secondary(), true, tile, *child);
-    Tile& entry = table_.edit(tile);
-    entry.secondary = make_ref<TileStorage>(child);
+    begin_secondary(tile, make_ref<TileStorage>(child));
   }
 }
 
@@ -227,14 +224,21 @@ void TileStore::place_values(const std::byte* slots) {
     for (Index position = 0; position < grid().tile_size(); position += grid().run(), out += run_bytes)
       std::memcpy(out, slots + grid().slot({tile, position}) * slot_bytes_, run_bytes);
     if (std::ranges::all_of(values, [](std::byte byte) { return byte == std::byte{0}; })) continue;
-    if (capacity_ && used_ >= *capacity_) {
-      save_to_secondary(tile, values.data());
-      continue;
+    const bool fits = !capacity_ || used_ < *capacity_;
+    Storage storage;
+    if (!fits && has_windows_) {
+      put(backing(), false, tile, 0, grid().tile_size(), values.data());
+    } else {
+      const Ref<Carrier> child = make_child(fits ? *carrier_.primary() : *carrier_.secondary(), true);
+      child->write_span(0, grid().tile_size(), values.data());
+      storage = make_ref<TileStorage>(child);
     }
-    const Ref<Carrier> child = make_child(*carrier_.primary(), true);
-    child->write_span(0, grid().tile_size(), values.data());
-    ++used_;
-    enter_primary(tile, make_ref<TileStorage>(child), false, false, none);
+    if (!fits) {
+      begin_secondary(tile, std::move(storage));
+    } else {
+      ++used_;
+      enter_primary(tile, std::move(storage), false, false, none);
+    }
   }
   note_peak();
 }

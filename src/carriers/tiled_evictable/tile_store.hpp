@@ -164,7 +164,7 @@ class TileStore {
   void load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const;
   void save(const Carrier& child, Carrier& to, bool is_slot_order, Index tile) const;
   void save_seed(Index tile, Carrier& to, bool is_slot_order) const;
-  void save_to_secondary(Index tile, const std::byte* values);
+  void begin_secondary(Index tile, Storage storage);
   void make_room_now();
 
   TiledEvictable& carrier_;
