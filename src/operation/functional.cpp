@@ -7,6 +7,7 @@
 #include "operation/convolution.hpp"
 #include "operation/dispatch.hpp"
 #include "orlop/operation/command.hpp"
+#include "orlop/operation/invocation_executor.hpp"
 #include "orlop/operation/views.hpp"
 
 namespace orlop::inline v0 {
@@ -26,9 +27,13 @@ Tensor apply(std::string_view name, Arguments... arguments) {
   return apply_operation(name, list);
 }
 
-/// A commutative operation: its plans have the weak scalar last.
+/// A commutative operation: its plans have the weak scalar last, but for products where there is a definition
+/// (X33).
 Tensor apply_commutative(std::string_view name, Argument lhs, Argument rhs) {
-  if (lhs.tensor() == nullptr) std::swap(lhs, rhs);
+  const Tensor* second = rhs.tensor();
+  const bool takes_scalar_first =
+      name == "mul" && second != nullptr && invocation_executor(second->carrier_type()) != nullptr;
+  if (lhs.tensor() == nullptr && !takes_scalar_first) std::swap(lhs, rhs);
   return apply(name, std::move(lhs), std::move(rhs));
 }
 
@@ -185,12 +190,19 @@ std::optional<OperationExecutionOptions> bind_options(std::string_view name,
   return OperationExecutionOptions(std::string(name), options.accumulator_dtype.get());
 }
 
+/// Whether the modes are as a description wants them already. Classes with a definition have no views.
+bool needs_no_view(const Tensor& tensor, const ReduceSpec& spec) {
+  return invocation_executor(tensor.carrier_type()) != nullptr &&
+         tensor.layout().rearrange(spec.rearrange_output, spec.selection) == tensor.layout();
+}
+
 /// Rearranges to the modes (kept, reduced) and reduces the second.
 Tensor reduce(std::string_view name, const Tensor& tensor, std::string_view description,
               const AccumulatorOptions& options = {}) {
   const ReduceSpec& spec = parse_reduce(description);
   const std::optional<OperationExecutionOptions> bound = bind_options(name, options);
-  const Argument argument(rearrange(tensor, spec.rearrange_output, spec.selection));
+  const Argument argument(
+      needs_no_view(tensor, spec) ? tensor : rearrange(tensor, spec.rearrange_output, spec.selection));
   return apply_operation(name, {&argument, 1}, bound ? &*bound : nullptr);
 }
 

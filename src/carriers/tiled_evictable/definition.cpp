@@ -1,4 +1,6 @@
-// What the class says about itself: the only shipped one with a definition, without routes, with one facet.
+// What the class says about itself: the only shipped one with a definition, without routes, with one facet
+// and the direct operations.
+#include "carriers/tiled_evictable/direct.hpp"
 #include "carriers/tiled_evictable/tile_store.hpp"
 #include "orlop/operation/capability.hpp"
 
@@ -25,6 +27,7 @@ class TiledClass final : public detail::DefinedClass {
 [[maybe_unused]] const bool is_defined = [] {
   const CarrierClass declared = detail::declare_shipped_class(typeid(TiledEvictable), "TiledEvictable", true);
   detail::define_class(declared, std::make_unique<TiledClass>());
+  declared.record()->executor.store(&direct_executor(), std::memory_order_release);
   return true;
 }();
 

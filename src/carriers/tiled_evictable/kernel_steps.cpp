@@ -30,11 +30,14 @@ class Blocks {
     loop_ = coalesce_together(window.layout.extents(), std::span(layouts).first(1 + operands.size()));
     while (whole_ < loop_.rank() && loop_.stride(whole_, 0) == size_) size_ *= loop_.extents[whole_++];
     is_aside_ = whole_ < loop_.rank() && size_ < shortest_run;
-    if (!is_aside_) return;
-    while (whole_ < loop_.rank() && size_ * loop_.extents[whole_] <= block_elements)
-      size_ *= loop_.extents[whole_++];
-    if (whole_ == loop_.rank()) return;
-    part_ = std::clamp(block_elements / size_, Index{1}, loop_.extents[whole_]);
+    if (is_aside_) {
+      while (whole_ < loop_.rank() && size_ * loop_.extents[whole_] <= block_elements)
+        size_ *= loop_.extents[whole_++];
+      if (whole_ < loop_.rank()) part_ = std::clamp(block_elements / size_, Index{1}, loop_.extents[whole_]);
+    }
+    full_ = forms_of(part_);
+    const Index rest = whole_ < loop_.rank() ? loop_.extents[whole_] % part_ : 0;
+    last_ = rest == 0 ? full_ : forms_of(rest);
   }
 
   void compute() const {
@@ -56,6 +59,19 @@ class Blocks {
   }
 
  private:
+  /// The layouts of a block in the result and in the operands, and that of its elements alone.
+  struct Forms {
+    std::array<Layout, 1 + max_operands> layouts;
+    Layout consecutive;
+  };
+
+  [[nodiscard]] Forms forms_of(Index columns) const {
+    Forms forms;
+    for (std::size_t i = 0; i < loop_.operands; ++i) forms.layouts[i] = layout_of(i, columns);
+    forms.consecutive = Layout::canonical(forms.layouts[0].shape());
+    return forms;
+  }
+
   void compute_block(Index part, Index outer, std::byte* aside) const {
     std::array<Index, 1 + max_operands> offsets{};
     const auto advance = [&](std::size_t mode, Index steps) {
@@ -71,25 +87,22 @@ class Blocks {
       outer /= loop_.extents[mode];
     }
 
-    const Layout target = layout_of(0, columns);
-    const Layout consecutive = Layout::canonical(target.shape());
-    std::array<Layout, max_operands> layouts;
+    const Forms& forms = columns == part_ ? full_ : last_;
     std::array<KernelOperand, max_operands> inputs;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       inputs[i] = operands_[i];
       if (inputs[i].layout == nullptr) continue;  // a weak scalar
-      layouts[i] = layout_of(1 + i, columns);
-      inputs[i].layout = &layouts[i];
+      inputs[i].layout = &forms.layouts[1 + i];
       inputs[i].data += offsets[1 + i] * slot_bytes(inputs[i].stored);
     }
     const Index bytes = plan_.output.slot_bytes();
     const Index first = window_.offset + offsets[0];
     std::byte* const slots = result_ + first * bytes;
     const KernelParameters none;
-    const ResultPlace place{first, target};
-    kernel_({plan_, std::span(inputs).first(operands_.size()), is_aside_ ? aside : slots, consecutive, none,
-             &place});
-    if (is_aside_) copy_strided(aside, consecutive, slots, target, bytes);
+    const ResultPlace place{first, forms.layouts[0]};
+    kernel_({plan_, std::span(inputs).first(operands_.size()), is_aside_ ? aside : slots, forms.consecutive,
+             none, &place});
+    if (is_aside_) copy_strided(aside, forms.consecutive, slots, forms.layouts[0], bytes);
   }
 
   /// The layout of an operand in a block (0: the result), the part of the last mode `columns` wide.
@@ -116,6 +129,7 @@ class Blocks {
   Index size_ = 1;         // their product
   Index part_ = 1;         // of the next mode
   bool is_aside_ = false;
+  Forms full_, last_;  // of whole blocks, and of the last one along the next mode
 };
 
 }  // namespace

@@ -314,10 +314,19 @@ class PointwiseSteps final : public StepSequence {
       offsets[0] += axes_[axis].result_at(segment.first);
       for (std::size_t i = 0; i < operands_.size(); ++i) offsets[1 + i] += segment.offsets[i];
     }
-    Piece piece{{offsets[0], flat_layout(extents, strides[0])}, {}};
+    Piece piece{{offsets[0], remembered_layout(0, extents, strides[0])}, {}};
     for (std::size_t i = 0; i < operands_.size(); ++i)
-      piece.operands[i] = {offsets[1 + i], flat_layout(extents, strides[1 + i])};
+      piece.operands[i] = {offsets[1 + i], remembered_layout(1 + i, extents, strides[1 + i])};
     return piece;
+  }
+
+  /// Neighbouring pieces mostly have one form, and a layout takes longer to make than to compare.
+  [[nodiscard]] const Layout& remembered_layout(std::size_t which, std::span<const Index> extents,
+                                                std::span<const Index> strides) const {
+    Layout& last = last_layouts_[which];
+    if (!std::ranges::equal(last.extents(), extents) || !std::ranges::equal(last.strides(), strides))
+      last = flat_layout(extents, strides);
+    return last;
   }
 
   Layout result_;
@@ -325,6 +334,7 @@ class PointwiseSteps final : public StepSequence {
   std::vector<PointwiseAxis> axes_;
   Index count_ = 1;
   bool pairs_different_tiles_ = false;
+  mutable std::array<Layout, 3> last_layouts_;  // a sequence is used by one thread
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ struct Piece {
   std::array<Window, 2> operands;
 };
 
-/// The steps of one operation, in order.
+/// The steps of one operation, in order. Used by one thread.
 class StepSequence {
  public:
   StepSequence() = default;
