@@ -1,5 +1,7 @@
 """Direct operations on tiled carriers: results, traffic, budgets, policies, gradients, progress, refusals."""
 
+import contextlib
+import errno
 import itertools
 import math
 import pathlib
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from list_carrier import ComputingCarrier, ListCarrier, ListHooks
 from orlop import CPU, Carrier, DType, FileBacked, Generic, Layout, Shape, Stride, Tensor, UnsupportedOperationPlan
+from orlop._testing import IoScript, file_backed_io
 from orlop.carriers.move import MoveOperation, registered_move_operation
 from orlop.carriers.operation_capability import OperationCapability, register_operation_capabilities
 from orlop.carriers.operation_policy import resolve_operation_plan
@@ -307,6 +310,41 @@ def test_a_file_four_times_the_budget_is_summed_within_it():
     assert abs(result - exact) <= (terms - 1) * unit / (1 - (terms - 1) * unit) * float(np.abs(values).sum())
     assert carrier.residency_stats().peak_primary_bytes <= budget
     assert grown < 2 * budget
+
+
+# --- Failures
+
+
+def derive(x):
+    """A backward that reads x and writes gradients to files."""
+    y = orlop.elementwise_mul(x, x)
+    return orlop.grad(y, [x], dense(g()))[0]
+
+
+@pytest.mark.parametrize(
+    "function", [orlop.relu, lambda x: orlop.matmul(x, x), lambda x: orlop.reduce_sum(x, "a b -> a"), derive]
+)
+def test_a_failed_transfer_changes_nothing_but_residency(function):
+    def make():
+        seed = orlop.move(tensor(slots()), FileBacked(dtype=FLOAT)).carrier
+        return Tensor(TiledEvictable(CPU(0), seed, GRID, TILE, primary_budget_bytes=32), 0, canonical((4, 6)))
+
+    expected = slots_of(function(make()).carrier).tolist()
+    for n in itertools.count(1):
+        x, script = make(), IoScript(fail_at=n, fail_errno=errno.EIO)
+        result = None
+        with file_backed_io(script), contextlib.suppress(OSError):
+            result = function(x)
+        assert result is not None or script.calls >= n
+        assert x.autograd_ctx is None
+        assert x.carrier.version == 0
+        assert [x.carrier[i] for i in range(24)] == slots().tolist()
+        assert slots_of(function(x).carrier).tolist() == expected
+        if result is not None:  # what failed could be done without, or nothing did
+            assert slots_of(result.carrier).tolist() == expected
+        if script.calls < n:
+            assert n > 6
+            return
 
 
 # --- Policies
