@@ -127,42 +127,29 @@ TiledEvictable& to_tiled(nb::handle value) {
 using Request = AwaitResidency (TiledEvictable::*)(const TileSet&);
 
 template <Request request>
-Ref<ResidencyTask> submit(TiledEvictable& self, nb::handle tiles) {
+Ref<ResidencyTask> submit(nb::handle carrier, nb::handle tiles) {
+  TiledEvictable& self = to_tiled(carrier);
   self.require_live();
   return (self.*request)(to_tile_set(tiles, class_name, "tiles")).task();
 }
 
+/// A request as methods of the carrier, and as functions of the module for the facet.
 template <Request request>
-void bind_requests(TiledClass& carrier, nb::class_<TiledResidencyFacet>& facet, const char* name,
-                   const char* async_name, const char* doc) {
+void bind_requests(TiledClass& carrier, nb::module_& module, const std::string& name, const char* doc) {
+  const std::string async_name = name + "_async";
+  const std::string tiles = "tiles: TileSet | TileSelection) -> ";
+  const std::string signature = text("def ", name, "(self, ", tiles, "None");
+  const std::string async_signature = text("def ", async_name, "(self, ", tiles, "AwaitResidency");
   const std::string async_doc =
-      text(doc, "\n\nThe work goes on in the background; the handle's wait() gives ",
-           "its end. Checks are done at once.");
-  const std::string async_signature =
-      text("def ", async_name, "(self, tiles: TileSet | TileSelection) -> ", "AwaitResidency");
-  const std::string facet_signature = text("def ", async_name, "(self, carrier: TiledEvictable, ",
-                                           "tiles: TileSet | TileSelection) -> AwaitResidency");
-  carrier.def(async_name, &submit<request>, nb::sig(async_signature.c_str()), "tiles"_a.none(),
-              async_doc.c_str());
-  carrier.def(
-      name,
-      [](TiledEvictable& self, nb::handle tiles) { return await_result(*submit<request>(self, tiles)); },
-      nb::sig(text("def ", name, "(self, tiles: TileSet | TileSelection) -> None").c_str()), "tiles"_a.none(),
-      doc);
-  facet.def(
-      async_name,
-      [](TiledResidencyFacet&, nb::handle self, nb::handle tiles) {
-        return submit<request>(to_tiled(self), tiles);
-      },
-      nb::sig(facet_signature.c_str()), "carrier"_a.none(), "tiles"_a.none(), async_doc.c_str());
-  facet.def(
-      name,
-      [](TiledResidencyFacet&, nb::handle self, nb::handle tiles) {
-        return await_result(*submit<request>(to_tiled(self), tiles));
-      },
-      nb::sig(text("def ", name, "(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> None")
-                  .c_str()),
-      "carrier"_a.none(), "tiles"_a.none(), doc);
+      text(doc, "\n\nThe work goes on in the background; the handle's wait() gives its end.");
+  const auto wait = [](nb::handle self, nb::handle tiles) {
+    return await_result(*submit<request>(self, tiles));
+  };
+  carrier.def(name.c_str(), wait, nb::sig(signature.c_str()), "tiles"_a.none(), doc)
+      .def(async_name.c_str(), &submit<request>, nb::sig(async_signature.c_str()), "tiles"_a.none(),
+           async_doc.c_str());
+  module.def(name.c_str(), wait, "carrier"_a.none(), "tiles"_a.none(), doc);
+  module.def(async_name.c_str(), &submit<request>, "carrier"_a.none(), "tiles"_a.none(), async_doc.c_str());
 }
 
 /// `_pin_tiles_for_work`: the pins of some work, and nothing else of it.
@@ -173,6 +160,7 @@ class Pins {
   ResidencyPlan enter() {
     if (work_) raise<RuntimeError>(class_name, "the tiles are pinned already; leave the block first");
     work_.emplace(std::vector<TileWork::Source>{{.carrier = carrier_, .required = required_}}, purpose_);
+    work_->enter_step({}, {});
     return work_->plan(0);
   }
   void exit() {
@@ -325,18 +313,14 @@ void bind_tiled_carrier(nb::module_& module) {
       .def_prop_ro("primary_budget_bytes", &from_budget, "The budget, or None where it is unlimited (X100).");
   bind_state_of(carrier);
 
-  nb::class_<TiledResidencyFacet> facet(module, "TiledResidencyFacet", nb::is_final(),
-                                        "Residency of tiles, as a facet of TiledEvictable (X51).");
-  facet.def(nb::init<>());
-  nb::setattr(facet, "__module__", nb::str(tiled_home));
   bind_requests<&TiledEvictable::promote_async>(
-      carrier, facet, "promote", "promote_async",
+      carrier, module, "promote",
       "Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.\n\n"
       "Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles, ‹invalid› ones, or where "
       "the "
       "budget has\nno room now; ValueError for tiles outside the grid, or more than the budget holds.");
   bind_requests<&TiledEvictable::evict_async>(
-      carrier, facet, "evict", "evict_async",
+      carrier, module, "evict",
       "Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.\n\n"
       "Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles "
       "outside "

@@ -18,6 +18,7 @@ from tiles import (
     Shelf,
     cold,
     cpu,
+    dense,
     empty,
     full,
     gate,
@@ -39,8 +40,11 @@ from orlop import (
     FileBacked,
     Generic,
     Tensor,
+    move,
+    move_async,
 )
 from orlop.carriers import tiled_evictable
+from orlop.carriers.extension import CarrierFacet
 from orlop.carriers.tiled_evictable import (
     AwaitResidency,
     ResidencyPlan,
@@ -241,9 +245,16 @@ def test_factories_keep_the_geometry():
     assert integers.dtype() is DType.Int32 and integers[3] == 0
 
 
-def test_there_is_no_dlpack():
+def test_nothing_leaves_but_through_projection():
+    carrier = grid()
     with pytest.raises(BufferError):
-        grid().dlpack_info()
+        carrier.dlpack_info()
+    for call in (move, move_async):
+        with pytest.raises(NotImplementedError, match="TiledEvictable"):
+            call(full(carrier), CPU(SLOTS))
+        with pytest.raises(NotImplementedError, match="TiledEvictable"):
+            call(dense(range(SLOTS), (SLOTS,)), carrier)
+    assert not carrier.is_released() and not carrier.is_owned() and values(carrier) == list(range(SLOTS))
 
 
 # --- Residency requests (X51-X54)
@@ -289,6 +300,10 @@ def test_the_facet_has_the_same_requests():
     handle = facet.promote_async(carrier, tiles((0, 0)))
     assert isinstance(handle, AwaitResidency) and handle.wait() is None and carrier.secondary_tiles == NONE
     refuse(TypeError, "TileSet", facet.evict, carrier, 3)
+    found = carrier.facet(TiledResidencyFacet)
+    assert type(found) is TiledResidencyFacet and carrier.require_facet(TiledResidencyFacet) is found
+    assert isinstance(found, CarrierFacet) and CPU(0).facet(TiledResidencyFacet) is None
+    assert carrier.facet(type("Narrow", (TiledResidencyFacet,), {})) is None
 
 
 def test_handles_are_made_by_requests_alone():
@@ -411,6 +426,14 @@ def test_statistics_are_a_record_that_starts_again():
     carrier.release()
     assert carrier.residency_stats().peak_primary_bytes == 80
     refuse(TypeError, "hits", lambda: streaming.ResidencyStats(0, 0, 0, 0, 1.0, 0, 0))
+
+
+def test_a_progress_block_wants_a_callback_and_is_entered_once():
+    refuse(TypeError, "callable", streaming.progress, 3)
+    with streaming.progress(lambda progress: None) as block:
+        refuse(RuntimeError, "entered", block.__enter__)
+    with block:
+        pass
 
 
 # --- Pins and policies (X55, X56)

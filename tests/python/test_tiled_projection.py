@@ -1,6 +1,7 @@
 """project and scatter: values, checks in order, work in the background, gradients, policies (X57-X60)."""
 
 import gc
+import os
 import threading
 import weakref
 
@@ -520,6 +521,23 @@ def test_a_plan_promotes_retains_and_evicts_around_a_projection():
     assert carrier.primary_tiles == tiles((0, 0))
 
 
+def start_scatter(carrier):
+    return scatter(dense(range(4), (2, 2)), full(carrier), TileSelection([[0], [0]]))
+
+
+@pytest.mark.parametrize("start", [lambda carrier: project(full(carrier), ONE), start_scatter])
+def test_a_plan_that_promotes_more_makes_no_call_wait(start):
+    seed = Shelf([float(i) for i in range(SLOTS)])
+    policy = Recording(ResidencyPlan(promote=tiles((1, 1))))
+    carrier = TiledEvictable(CPU(0), seed, GRID, TILE, residency_policy=policy)
+    with gate(Shelf, CPU) as held:
+        handle = start(carrier)
+        assert held.started.acquire(timeout=30) and not handle.done
+        held.open.set()
+        assert handle.wait() is not None
+    assert carrier.tile_state((1, 1)).location == "primary"
+
+
 def test_a_policy_that_fails_ends_the_call_before_any_transfer():
     policy = Recording()
     policy.answer = KeyError("mine")
@@ -568,6 +586,30 @@ def test_many_projections_at_once():
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_a_forks_child_gets_its_carriers_back():
+    carrier, destination, compact = shelved(), CPU(4), dense(range(8), (2, 4))
+    with gate(Shelf, CPU) as held:
+        handles = [project(full(carrier), ONE, destination), scatter(compact, full(carrier), TileSelection([[0], [0, 2]]))]
+        assert held.started.acquire(timeout=30)
+        child = os.fork()
+        if child == 0:
+            try:
+                good = not destination.is_owned() and not compact.carrier.is_owned() and carrier[2] == 2.0
+                for handle in handles:
+                    try:
+                        good = handle.wait() is not None and handle is not handles[0] and good
+                    except RuntimeError as error:
+                        good = good and "fork" in str(error)
+                os._exit(0 if good else 1)
+            finally:
+                os._exit(2)
+        held.open.set()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert elements(handles[0].wait()) == [2, 3, 6, 7]
+        handles[1].wait()
+    assert not destination.is_owned() and not compact.carrier.is_owned()
 
 
 def test_dispatch_execute_after_explicit_projection():

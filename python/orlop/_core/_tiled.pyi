@@ -5,8 +5,7 @@ from orlop.carriers.tiled_evictable import (
     ResidencyPlan as ResidencyPlan,
     TileSelection as TileSelection,
     TileSet as TileSet,
-    TileState as TileState,
-    TiledResidencyFacet as TiledResidencyFacet
+    TileState as TileState
 )
 import orlop.carriers.tiled_evictable.streaming
 from orlop.carriers.tiled_evictable.streaming import (
@@ -101,16 +100,6 @@ class TiledEvictable(orlop._core.DependentCarrier):
     def reset_residency_stats(self) -> None:
         """Counts from 0 again; the peak restarts at what is primary now."""
 
-    def promote_async(self, tiles: TileSet | TileSelection) -> AwaitResidency:
-        """
-        Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
-
-        Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles, ‹invalid› ones, or where the budget has
-        no room now; ValueError for tiles outside the grid, or more than the budget holds.
-
-        The work goes on in the background; the handle's wait() gives its end. Checks are done at once.
-        """
-
     def promote(self, tiles: TileSet | TileSelection) -> None:
         """
         Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
@@ -119,13 +108,14 @@ class TiledEvictable(orlop._core.DependentCarrier):
         no room now; ValueError for tiles outside the grid, or more than the budget holds.
         """
 
-    def evict_async(self, tiles: TileSet | TileSelection) -> AwaitResidency:
+    def promote_async(self, tiles: TileSet | TileSelection) -> AwaitResidency:
         """
-        Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
+        Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
 
-        Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
+        Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles, ‹invalid› ones, or where the budget has
+        no room now; ValueError for tiles outside the grid, or more than the budget holds.
 
-        The work goes on in the background; the handle's wait() gives its end. Checks are done at once.
+        The work goes on in the background; the handle's wait() gives its end.
         """
 
     def evict(self, tiles: TileSet | TileSelection) -> None:
@@ -135,8 +125,51 @@ class TiledEvictable(orlop._core.DependentCarrier):
         Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
         """
 
+    def evict_async(self, tiles: TileSet | TileSelection) -> AwaitResidency:
+        """
+        Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
+
+        Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
+
+        The work goes on in the background; the handle's wait() gives its end.
+        """
+
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
+
+def promote(carrier: object | None, tiles: object | None) -> object:
+    """
+    Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
+
+    Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles, ‹invalid› ones, or where the budget has
+    no room now; ValueError for tiles outside the grid, or more than the budget holds.
+    """
+
+def promote_async(carrier: object | None, tiles: object | None) -> AwaitResidency:
+    """
+    Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
+
+    Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles, ‹invalid› ones, or where the budget has
+    no room now; ValueError for tiles outside the grid, or more than the budget holds.
+
+    The work goes on in the background; the handle's wait() gives its end.
+    """
+
+def evict(carrier: object | None, tiles: object | None) -> object:
+    """
+    Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
+
+    Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
+    """
+
+def evict_async(carrier: object | None, tiles: object | None) -> AwaitResidency:
+    """
+    Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
+
+    Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
+
+    The work goes on in the background; the handle's wait() gives its end.
+    """
 
 @final
 class AwaitProjection(orlop._core.AwaitResult):

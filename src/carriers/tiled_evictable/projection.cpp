@@ -203,14 +203,15 @@ class Projection final : public ProjectionTask {
   /// What is primary comes at once; the rest in the background.
   void start() {
     const auto use = [this](const SelectedTiles::Entry& entry, const Tensor& tile) { gather(entry, tile); };
+    const ResidencyPlan& plan = work_->plan(0);
     for (const SelectedTiles::Entry& entry : tiles_.entries()) {
-      if (!work_->is_primary({0, entry.tile})) {
+      if (!plan.promote.empty() || !work_->is_primary({0, entry.tile})) {
         missing_.push_back(entry);
         continue;
       }
       for_each_tile(*work_, *tiled_, {&entry, 1}, use);
     }
-    if (missing_.empty() && tiled_->residency_policy() == nullptr) return run();
+    if (missing_.empty() && plan.evict.empty()) return run();
     selection_pool().submit(Ref<Task>(this));
   }
 
@@ -333,6 +334,7 @@ class Scatter final : public MoveTask {
                     [this](const SelectedTiles::Entry& entry, const Tensor& tile) { install(entry, tile); });
       return;
     }
+    work_->enter_step({}, {});  // no tile is read, but the plan may promote some
     for (const SelectedTiles::Entry& entry : tiles_.entries()) {
       spread(entry, result_->start_tile(entry.tile));
       result_->finish_tile(entry.tile, true);

@@ -2,8 +2,10 @@
 #include "carriers/tiled_evictable/selected_tiles.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "operation/strided_copy.hpp"
+#include "orlop/base/blocking.hpp"
 #include "orlop/storage/normalize.hpp"
 
 namespace orlop::inline v0 {
@@ -14,6 +16,15 @@ Shape compact_shape(const TileGrid& grid, const TileSelection& selection) {
   std::vector<Index> extents = selection.compact_grid_shape();
   for (std::size_t axis = 0; axis < extents.size(); ++axis) extents[axis] *= grid.tile_shape()[axis];
   return Shape::flat(extents);
+}
+
+/// copy_strided, and the interpreter goes on meanwhile where that is worth it.
+void copy_elements(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,
+                   Index slot_bytes) {
+  constexpr Index large = Index{1} << 20;
+  std::optional<BlockingScope> scope;
+  if (from_layout.size() * slot_bytes >= large) scope.emplace();
+  copy_strided(from, from_layout, to, to_layout, slot_bytes);
 }
 
 }  // namespace
@@ -78,9 +89,9 @@ void SelectedTiles::gather(const Tensor& tile, Carrier& compact, Index slot) con
     from = staged.data();
   }
   if (std::byte* to = compact.host_data())
-    return copy_strided(from, in_tile_, to + slot * slot_bytes_, in_compact_, slot_bytes_);
+    return copy_elements(from, in_tile_, to + slot * slot_bytes_, in_compact_, slot_bytes_);
   std::vector<std::byte> ordered(static_cast<std::size_t>(rows_.size() * slot_bytes_));
-  copy_strided(from, in_tile_, ordered.data(), in_order_, slot_bytes_);
+  copy_elements(from, in_tile_, ordered.data(), in_order_, slot_bytes_);
   for_each_run(slot, [&](Index at, Index ordinal) {
     compact.write_span(at, run_, ordered.data() + ordinal * slot_bytes_);
   });
@@ -98,13 +109,13 @@ void SelectedTiles::spread(const Carrier& compact, Index slot, const Tensor& til
     to += tile.offset() * slot_bytes_;
   }
   if (const std::byte* from = compact.host_data()) {
-    copy_strided(from + slot * slot_bytes_, in_compact_, to, in_tile_, slot_bytes_);
+    copy_elements(from + slot * slot_bytes_, in_compact_, to, in_tile_, slot_bytes_);
   } else {
     std::vector<std::byte> ordered(static_cast<std::size_t>(rows_.size() * slot_bytes_));
     for_each_run(slot, [&](Index at, Index ordinal) {
       compact.read_span(at, run_, ordered.data() + ordinal * slot_bytes_);
     });
-    copy_strided(ordered.data(), in_order_, to, in_tile_, slot_bytes_);
+    copy_elements(ordered.data(), in_order_, to, in_tile_, slot_bytes_);
   }
   if (is_staged) target.write_span(tile.offset(), rows_.size(), staged.data());
 }

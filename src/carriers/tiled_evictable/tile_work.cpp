@@ -78,6 +78,7 @@ struct TileWork::State {
   std::vector<Use> held;                // this step and the one looked at ahead, sorted
   std::vector<Use> missed;              // looked at ahead and not primary then, sorted
   std::vector<Transfer> transfers;      // not yet waited for
+  bool has_entered = false;
   bool is_ended = false;
 };
 
@@ -99,7 +100,6 @@ TileWork::State::State(std::vector<Source> given, Purpose purpose) {
         }
     for (Carried& each : carried) ask(each, purpose);
     for (Carried& each : carried) begin(each);
-    for (Carried& each : carried) promote_ahead(each);
   } catch (...) {
     static_cast<void>(end());
     throw;
@@ -197,6 +197,8 @@ std::vector<TileWork::State::Use> TileWork::State::uses(std::span<const TileRef>
 }
 
 void TileWork::State::enter(std::span<const TileRef> tiles, std::span<const TileRef> next) {
+  if (!std::exchange(has_entered, true))
+    for (Carried& each : carried) promote_ahead(each);
   const std::vector<Use> step = uses(tiles);
   std::vector<Use> ahead;
   std::ranges::set_difference(uses(next), step, std::back_inserter(ahead));

@@ -45,7 +45,8 @@ class ORLOP_API TileWork {
   TileWork& operator=(const TileWork&) = delete;
   ~TileWork();
 
-  /// Makes `tiles` primary and returns when they are; counts hits and misses; lets go of the former step's.
+  /// Makes `tiles` primary, at first also what the plans promote beyond the required tiles, and returns when
+  /// they are; counts hits and misses; lets go of the former step's.
   /// Missing tiles of `next` are submitted, if both steps fit together (X109).
   void enter_step(std::span<const TileRef> tiles, std::span<const TileRef> next);
   /// A tile of the current step on the primary's class, dense, of the tile's shape. Valid until the next

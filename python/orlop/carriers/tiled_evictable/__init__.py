@@ -12,12 +12,12 @@
 
 from typing import Protocol, runtime_checkable
 
+from orlop._core import _extension, _tiled
 from orlop._core._tiled import (
     AwaitProjection,
     AwaitResidency,
     ResidencyPlan,
     TiledEvictable,
-    TiledResidencyFacet,
     TileSelection,
     TileSet,
     TileState,
@@ -26,6 +26,7 @@ from orlop._core._tiled import (
     project,
     scatter,
 )
+from orlop.carriers.extension import CarrierFacet
 
 __all__ = [
     "AwaitProjection",
@@ -56,3 +57,33 @@ class ResidencyPolicy(Protocol):
         `purpose` is "operation", "projection", "scatter" or "backward". What it raises ends the work.
         """
         ...
+
+
+class TiledResidencyFacet(CarrierFacet):
+    """Residency of tiles, for who knows a carrier by its facets (X51). The methods are those of TiledEvictable.
+
+    >>> from orlop import CPU
+    >>> carrier = TiledEvictable(CPU(4), CPU(0), (2,), (2,))
+    >>> carrier.require_facet(TiledResidencyFacet).evict(carrier, TileSet([(1,)]))
+    >>> carrier.primary_tiles
+    TileSet(coordinates=((0,),))
+    """
+
+    def promote(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> None:
+        """Makes tiles primary."""
+        _tiled.promote(carrier, tiles)
+
+    def promote_async(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> AwaitResidency:
+        """The same in the background."""
+        return _tiled.promote_async(carrier, tiles)
+
+    def evict(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> None:
+        """Moves tiles to the secondary tier."""
+        _tiled.evict(carrier, tiles)
+
+    def evict_async(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> AwaitResidency:
+        """The same in the background."""
+        return _tiled.evict_async(carrier, tiles)
+
+
+_extension.show_facets(TiledEvictable, (TiledResidencyFacet(),))
