@@ -7,7 +7,7 @@ import json
 import pytest
 
 import orlop
-from orlop import CPU, DType, Evictable, FileBacked, Tensor, friendly, move_async, profile
+from orlop import CPU, DType, Evictable, FileBacked, Tensor, TiledEvictable, friendly, move_async, profile
 from orlop._testing import IoScript, file_backed_io
 
 
@@ -111,3 +111,20 @@ def test_any_path_and_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError):
         profiler.export_chrome_trace("a\0b")
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def test_tiles_that_stream_are_on_the_residency_track(tmp_path):
+    file = FileBacked(dtype=DType.Float32).allocate_like(80)
+    carrier = TiledEvictable(CPU(0), file, (1, 4), (10, 2), primary_budget_bytes=160)
+    matrix = Tensor(carrier, 0, friendly.column_major(10, 8))
+    with profile() as profiler:
+        friendly.ones(2, 8) @ matrix
+    tracks = exported(profiler, tmp_path / "trace.json")
+    outer = tracks["operations"][0]
+    assert (outer["name"], outer["args"]["carrier"]) == ("matmul", "TiledEvictable")
+    residency = [bar for name in tracks if name.startswith("residency") for bar in tracks[name]]
+    assert [bar["name"] for bar in residency] == 4 * ["promote"]  # what leaves was not written, and nothing moves
+    for bar in residency:
+        assert bar["args"] == {"carrier": "TiledEvictable", "bytes": 80, "succeeded": True}
+        assert outer["ts"] <= bar["ts"]
+        assert bar["ts"] + bar["dur"] <= outer["ts"] + outer["dur"] + 0.001
