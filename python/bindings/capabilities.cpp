@@ -55,7 +55,7 @@ AskedClass to_asked_class(nb::handle type, std::string_view what) {
   if (!PyType_Check(type.ptr()))
     raise<TypeError>(what, "carrier_class must be a class: got an instance of ", python_type_name(type));
   const bool is_base = type.is(nb::type<Carrier>());
-  return {nb::borrow(type), nb::cast<std::string>(type.attr("__name__")),
+  return {nb::borrow(type), to_text(type.attr("__name__")),
           is_base ? CarrierClass() : carrier_class_of_type(type)};
 }
 

@@ -64,8 +64,7 @@ CarrierClass carrier_class_of_type(nb::handle type) {
     result = orlop::detail::native_carrier_class(nb::type_info(type), dependent);
     result.record()->python_type = type.ptr();
   } else {
-    result = orlop::detail::python_carrier_class(type.ptr(), nb::cast<std::string>(type.attr("__name__")),
-                                                 dependent);
+    result = orlop::detail::python_carrier_class(type.ptr(), to_text(type.attr("__name__")), dependent);
   }
   Py_INCREF(type.ptr());  // an identity must never be reused by another class
   known.emplace(type.ptr(), result);
@@ -210,7 +209,7 @@ CallArguments::CallArguments(const char* name, const nb::args& args, const nb::k
                      args.size(), " were given; the others are keyword-only");
   for (std::size_t i = 0; i < args.size(); ++i) values_[i].second = args[i];
   for (const auto& [key, value] : kwargs) {
-    const auto word = nb::cast<std::string>(key);
+    const auto word = to_text(key);
     const auto found =
         std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == word; });
     if (found == values_.end())
@@ -302,7 +301,7 @@ template <class Base>
 void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args,
                               const nb::kwargs& kwargs) {
   const nb::handle type = self.h.type();
-  const auto name = nb::cast<std::string>(type.attr("__name__"));
+  const auto name = to_text(type.attr("__name__"));
   if (is_native(type)) raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
   const CarrierClass exact = carrier_class_of_type(type);
   if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);
@@ -393,7 +392,7 @@ Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ",
                      python_type_name(name));
-  return self.dispatch_op(nb::cast<std::string>(nb::str(name)));
+  return self.dispatch_op(to_text(nb::str(name)));
 }
 
 }  // namespace

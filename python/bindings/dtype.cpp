@@ -369,9 +369,9 @@ void initialize_level_extent(nb::handle self, nb::handle level, nb::handle exten
 void finalize_rule(nb::handle self, nb::handle extension) {
   require_open_rule(self);
   const nb::object type = nb::borrow(nb::handle(self.type()));
-  const std::string name = nb::cast<std::string>(nb::str(type.attr("__qualname__")));
+  const std::string name = to_text(nb::str(type.attr("__qualname__")));
   auto structure = std::make_unique<Structure>();
-  structure->string(nb::cast<std::string>(nb::str(type.attr("__module__")))).string(name);
+  structure->string(to_text(nb::str(type.attr("__module__")))).string(name);
   structure->open().append(to_extension(extension, name)).close();
   require_open_rule(self);  // the conversion may have run anything
   rule_holder(self)->structure = structure.release();
@@ -534,7 +534,7 @@ nb::tuple from_dtypes(const Range& dtypes) {
 nb::object from_name(nb::handle type, nb::handle name) {
   if (PyType_Check(type.ptr()) == 0)
     raise<TypeError>("dtype", "expected a class: got ", python_type_name(type));
-  const std::string type_name = nb::cast<std::string>(type.attr("__name__"));
+  const std::string type_name = to_text(type.attr("__name__"));
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(text(type_name, ".from_name"), "name must be a str: got ", python_type_name(name));
   nb::object dtype = from_dtype(DType::from_name(utf8(name)));

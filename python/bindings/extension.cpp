@@ -176,8 +176,7 @@ class PythonTransfer final : public TransferProvider {
         python_class(request.destination_class), from_dtype(*request.dtype), request.layout,
         request.physical_span));
     if (is_record(answer, "PreparedTransfer")) return to_prepared_transfer(answer, what);
-    if (is_record(answer, "Unsupported"))
-      return Unsupported(nb::cast<std::string>(nb::object(answer.attr("reason"))));
+    if (is_record(answer, "Unsupported")) return Unsupported(to_text(nb::object(answer.attr("reason"))));
     raise<TypeError>(what, "prepare must return a PreparedTransfer or Unsupported: got ",
                      python_type_name(answer));
   }
@@ -216,7 +215,7 @@ nb::object find_facet(const Carrier& carrier, nb::handle facet_class) {
   if (is_facet < 0) throw_python_error();
   if (is_facet == 0)
     raise<TypeError>(carrier.carrier_class().name(), "a facet is asked for by a CarrierFacet subclass: got ",
-                     nb::cast<std::string>(nb::str(facet_class)));
+                     to_text(nb::str(facet_class)));
   if (const auto* facets = carrier.facet<PythonFacets>())
     if (nb::object found = facets->find(facet_class); !found.is_none()) return found;
   const auto shown = shown_facets().find(carrier.carrier_class());
@@ -230,7 +229,7 @@ nb::object require_facet(const Carrier& carrier, nb::handle facet_class) {
   nb::object found = find_facet(carrier, facet_class);
   if (found.is_none())
     raise<NotImplementedError>(carrier.carrier_class().name(), "the carrier offers no facet ",
-                               nb::cast<std::string>(facet_class.attr("__name__")),
+                               to_text(facet_class.attr("__name__")),
                                "; a facet is found by its exact class");
   return found;
 }
@@ -245,7 +244,7 @@ CarrierClass to_route_class(nb::handle value, std::string_view field) {
 TransferRoute to_route(nb::handle record) {
   return {to_route_class(record.attr("source_class"), "source_class"),
           to_route_class(record.attr("destination_class"), "destination_class"),
-          nb::cast<std::string>(nb::object(record.attr("route_id"))),
+          to_text(nb::object(record.attr("route_id"))),
           std::make_shared<PythonTransfer>(record.attr("provider"))};
 }
 
@@ -268,7 +267,7 @@ CarrierClass to_defined_class(nb::handle carrier_class) {
   const CarrierClass exact = carrier_class_of_type(carrier_class);
   if (!exact || carrier_class.is(nb::type<Carrier>()) || carrier_class.is(nb::type<DependentCarrier>()))
     raise<TypeError>("register_carrier_definition", "carrier_class must be a proper Carrier subclass: got ",
-                     nb::cast<std::string>(nb::str(carrier_class)));
+                     to_text(nb::str(carrier_class)));
   return exact;
 }
 

@@ -182,7 +182,9 @@ nb::list list_of(const std::vector<std::byte>& slots, Make make) {
   for (std::size_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, slots.data() + i * sizeof(T), sizeof(T));
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), make(value));
+    PyObject* const item = make(value);
+    if (item == nullptr) throw_python_error();
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), item);
   }
   return nb::borrow<nb::list>(list);
 }

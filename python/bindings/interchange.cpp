@@ -88,7 +88,7 @@ void check_device(nb::handle wanted, const DLPackInfo& memory) {
   if (equal == 0)
     raise<BufferError>("__dlpack__", "cross-device export is not supported: the Tensor is on device (",
                        memory.device_type, ", ", memory.device_id, "), asked for ",
-                       nb::cast<std::string>(nb::repr(wanted)));
+                       to_text(nb::repr(wanted)));
 }
 
 /// Whether the consumer understands the versioned struct.
@@ -143,8 +143,8 @@ void check_wanted_device(nb::handle device) {
     raise<TypeError>(importing, "device must be None, 'cpu' or (1, 0): got ", python_type_name(device));
   }
   if (!is_cpu)
-    raise<BufferError>(importing, "device must be None, 'cpu' or (1, 0): got ",
-                       nb::cast<std::string>(nb::repr(device)), "; move the Tensor afterwards");
+    raise<BufferError>(importing, "device must be None, 'cpu' or (1, 0): got ", to_text(nb::repr(device)),
+                       "; move the Tensor afterwards");
 }
 
 nb::object protocol_method(nb::handle producer, const char* name) {
@@ -159,7 +159,7 @@ nb::object protocol_method(nb::handle producer, const char* name) {
 void check_producer_device(const nb::object& device) {
   if (PyTuple_Check(device.ptr()) == 0 || nb::len(device) != 2)
     raise<TypeError>(importing, "__dlpack_device__() must return a pair of integers: got ",
-                     nb::cast<std::string>(nb::repr(device)));
+                     to_text(nb::repr(device)));
   const Index type = to_index(device[0], importing, "the device type");
   static_cast<void>(to_index(device[1], importing, "the device id"));
   if (type != dlpack::cpu_device)

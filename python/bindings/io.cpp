@@ -75,7 +75,7 @@ IoStep to_step(nb::handle item) {
   raise<ValueError>(kWhat,
                     "a step must be ('pass',), ('intr',), ('short', n), ('zero',), ('fail', errno) or "
                     "('hold', gate): got ",
-                    nb::cast<std::string>(nb::repr(item)));
+                    to_text(nb::repr(item)));
 }
 
 std::vector<IoStep> to_steps(nb::handle steps) {

@@ -151,6 +151,7 @@ SmallVector<Index, 8> to_order(const nb::args& order, std::string_view what) {
   nb::tuple entries = order;
   if (order.size() == 1 && !is_integer(order[0])) {
     if (PyObject* iterator = PyObject_GetIter(nb::handle(order[0]).ptr()); iterator == nullptr) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
       PyErr_Clear();
       raise<TypeError>(what, "the order must be integers or one iterable of integers: got ",
                        python_type_name(nb::handle(order[0])));

@@ -29,7 +29,7 @@ void use_runtime(nb::handle name) {
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>("Metal", "the name of a runtime must be a str: got ", python_type_name(name),
                      "; \"apple\" and \"emulated\" are allowed");
-  use_metal_runtime(nb::cast<std::string>(name));
+  use_metal_runtime(to_text(name));
 }
 
 /// For tests: the runtime of this name, or none, in the place of the one in use.

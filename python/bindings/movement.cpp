@@ -138,11 +138,10 @@ MoveRoute to_route(nb::handle operation_class, std::string_view what) {
   if (is_move < 0) throw_python_error();
   if (is_move == 0)
     raise<TypeError>(what, "operation_class must be a MoveOperation class: got ",
-                     PyType_Check(operation_class.ptr())
-                         ? nb::cast<std::string>(operation_class.attr("__name__"))
-                         : python_type_name(operation_class));
+                     PyType_Check(operation_class.ptr()) ? to_text(operation_class.attr("__name__"))
+                                                         : python_type_name(operation_class));
   MoveRoute route;
-  route.name = nb::cast<std::string>(operation_class.attr("__name__"));
+  route.name = to_text(operation_class.attr("__name__"));
   route.python_class = held(operation_class);
   route.make = [python_class = route.python_class, name = route.name] {
     const nb::gil_scoped_acquire lock;

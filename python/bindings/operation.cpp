@@ -25,7 +25,7 @@ class PythonOperation final : public Operation {
 
   [[nodiscard]] std::string implementation_name() const override {
     const nb::gil_scoped_acquire lock;
-    return nb::cast<std::string>(self().type().attr("__name__"));
+    return to_text(self().type().attr("__name__"));
   }
 
  protected:
@@ -51,7 +51,7 @@ bool is_python(const Operation& operation) {
 const OperationExecutionOptions* keyword_options(const nb::kwargs& kwargs, std::string_view what) {
   const OperationExecutionOptions* options = nullptr;
   for (const auto& [key, value] : kwargs) {
-    const auto word = nb::cast<std::string>(key);
+    const auto word = to_text(key);
     if (word != "options")
       raise<TypeError>(what, "unexpected keyword argument '", word, "'; only options is allowed");
     options = to_options(value, what);
@@ -224,7 +224,7 @@ void bind_operation(nb::module_& module) {
       [](nb::handle name) {
         if (!PyUnicode_Check(name.ptr()))
           raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
-        return table_operation(nb::cast<std::string>(name));
+        return table_operation(to_text(name));
       },
       "name"_a, "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
 }

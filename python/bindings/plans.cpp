@@ -69,8 +69,8 @@ nb::object from_descriptor(const DType* dtype) { return dtype == nullptr ? nb::n
 template <class T>
 const T& to_instance(nb::handle value, std::string_view what, std::string_view field) {
   if (!nb::isinstance<T>(value))
-    raise<TypeError>(what, field, " must be an ", nb::cast<std::string>(nb::type<T>().attr("__name__")),
-                     ": got ", python_type_name(value));
+    raise<TypeError>(what, field, " must be an ", to_text(nb::type<T>().attr("__name__")), ": got ",
+                     python_type_name(value));
   return *nb::inst_ptr<T>(value);
 }
 
@@ -291,10 +291,7 @@ nb::object from_enum(Accumulation value) { return member(value); }
 std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
   if (!PyUnicode_Check(value.ptr()))
     raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
-  if (data == nullptr) throw_python_error();
-  return {data, static_cast<std::size_t>(size)};
+  return to_text(value);
 }
 
 nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {

@@ -31,8 +31,7 @@ std::string sort_text_of(CarrierClass carrier_class) {
   const nb::gil_scoped_acquire lock;
   const nb::object type = python_class(carrier_class);
   if (!PyType_Check(type.ptr())) return std::string(carrier_class.name());
-  return nb::cast<std::string>(type.attr("__module__")) + '\n' +
-         nb::cast<std::string>(type.attr("__qualname__"));
+  return to_text(type.attr("__module__")) + '\n' + to_text(type.attr("__qualname__"));
 }
 
 // --- Conversions
@@ -139,7 +138,7 @@ ProfilerOptions to_options(nb::handle carriers, nb::handle record_shapes) {
         PyType_Check(entry.ptr()) ? carrier_class_of_type(entry) : CarrierClass();
     if (!carrier_class)
       raise<TypeError>(what, "every entry of carriers must be a Carrier class: got ",
-                       nb::cast<std::string>(nb::repr(entry)));
+                       to_text(nb::repr(entry)));
     options.carriers->push_back(carrier_class);
   }
   return options;

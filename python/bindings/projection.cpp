@@ -32,12 +32,11 @@ Ref<ProjectionTask> bound_project(nb::handle tensor, nb::handle selection, nb::h
 
 Reduction to_reduction(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) {
-    const auto word = nb::cast<std::string>(value);
+    const auto word = to_text(value);
     if (word == "replace") return Reduction::replace;
     if (word == "add") return Reduction::add;
   }
-  raise<ValueError>("scatter", "reduction must be \"replace\" or \"add\": got ",
-                    nb::cast<std::string>(nb::repr(value)));
+  raise<ValueError>("scatter", "reduction must be \"replace\" or \"add\": got ", to_text(nb::repr(value)));
 }
 
 Ref<MoveTask> bound_scatter(nb::handle compact, nb::handle template_tensor, nb::handle selection,

@@ -37,9 +37,9 @@ nb::str representation(nb::handle record) {
   std::string out;
   for (const nb::handle name : field_names(record.type())) {
     if (!out.empty()) out += ", ";
-    out += nb::cast<std::string>(name) + '=' + nb::cast<std::string>(nb::repr(nb::getattr(record, name)));
+    out += to_text(name) + '=' + to_text(nb::repr(nb::getattr(record, name)));
   }
-  out = nb::cast<std::string>(record.type().attr("__qualname__")) + '(' + out + ')';
+  out = to_text(record.type().attr("__qualname__")) + '(' + out + ')';
   return nb::str(out.c_str(), out.size());
 }
 

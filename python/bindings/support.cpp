@@ -76,9 +76,14 @@ PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
 
 void throw_python_error() { throw nb::python_error(); }
 
-std::string python_type_name(nb::handle value) {
-  return nb::cast<std::string>(nb::handle(value.type()).attr("__name__"));
+std::string to_text(nb::handle value) {
+  Py_ssize_t bytes = 0;
+  const char* const words = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
+  if (words == nullptr) throw_python_error();
+  return {words, static_cast<std::size_t>(bytes)};
 }
+
+std::string python_type_name(nb::handle value) { return to_text(nb::handle(value.type()).attr("__name__")); }
 
 nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name) {
   nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
@@ -268,8 +273,13 @@ void translate_error(const std::exception_ptr& pointer) {
 }  // namespace
 
 void install_error_translation() {
-  nb::register_exception_translator(
-      [](const std::exception_ptr& pointer, void*) { translate_error(pointer); });
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      translate_error(pointer);
+    } catch (nb::python_error& error) {  // Python's own, or one that came in place of the text of ours
+      error.restore();
+    }
+  });
 }
 
 void set_python_error() noexcept {

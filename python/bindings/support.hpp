@@ -72,6 +72,8 @@ bool to_bool(nb::handle value, std::string_view what, std::string_view name);
 /// `iter(value)`, or TypeError ‹<name> must be iterable›.
 nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name);
 
+/// The words of a str. nanobind's own conversion ends the process where there is no memory for them.
+std::string to_text(nb::handle value);
 /// The name of a Python object's type, for messages.
 std::string python_type_name(nb::handle value);
 

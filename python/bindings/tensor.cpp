@@ -37,7 +37,7 @@ Argument to_argument(nb::handle value) {
   if (nb::isinstance<Shape>(value)) return Argument::of(nb::cast<Shape>(value));
   if (nb::isinstance<Stride>(value)) return Argument::of(nb::cast<Stride>(value));
   if (is_tree(value)) return Argument::of(to_tree(value, "operation", "an argument"));
-  if (PyUnicode_Check(value.ptr())) return Argument::of(nb::cast<std::string>(value), "str");
+  if (PyUnicode_Check(value.ptr())) return Argument::of(to_text(value), "str");
   if (nb::isinstance<Carrier>(value))
     return Argument::of(nb::cast<Ref<Carrier>>(value), python_type_name(value));
   if (value.is_none()) return Argument::of(nullptr, "None");
@@ -170,7 +170,7 @@ std::string some_values(const Tensor& tensor) {
 
 std::string represent(TensorObject& self) {
   const Tensor tensor = handle_of(self);
-  const auto nest = [](const nb::object& value) { return nb::cast<std::string>(nb::repr(value)); };
+  const auto nest = [](const nb::object& value) { return to_text(nb::repr(value)); };
   return text("Tensor(", some_values(tensor), ", shape=", nest(shape_tuple(tensor.layout().shape())),
               ", strides=", nest(nest_tuple(tensor.layout().stride())), ", dtype=", tensor.dtype().name(),
               ", carrier=", tensor.carrier_type(), ", residency=", tensor.carrier()->residency(),

@@ -21,8 +21,7 @@ Index to_component(nb::handle value, std::string_view what, std::string_view nou
   if (!PyLong_CheckExact(value.ptr()))
     raise<TypeError>(what, noun, " must be integers: got ", python_type_name(value));
   if (const auto component = detail::index_protocol(value, what, noun, false)) return *component;
-  raise<ValueError>(what, noun, " must be non-negative integers below 2**63: got ",
-                    nb::cast<std::string>(nb::repr(value)));
+  raise<ValueError>(what, noun, " must be non-negative integers below 2**63: got ", to_text(nb::repr(value)));
 }
 
 void append_components(std::vector<Index>& out, const nb::tuple& items, std::string_view what,

@@ -78,7 +78,7 @@ nb::object from_policy(const std::shared_ptr<ResidencyPolicy>& policy) {
 
 Purpose to_purpose(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) {
-    const auto word = nb::cast<std::string>(value);
+    const auto word = to_text(value);
     for (const Purpose purpose :
          {Purpose::operation, Purpose::projection, Purpose::scatter, Purpose::backward})
       if (to_string(purpose) == word) return purpose;
@@ -190,7 +190,7 @@ nb::object pending_requests(const TiledEvictable& self) {
 
 TileLocation to_location(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) {
-    const auto word = nb::cast<std::string>(value);
+    const auto word = to_text(value);
     for (const TileLocation location :
          {TileLocation::primary, TileLocation::secondary, TileLocation::implicit, TileLocation::invalid})
       if (to_string(location) == word) return location;

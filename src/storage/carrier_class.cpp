@@ -46,7 +46,8 @@ CarrierClass record_for(const std::type_info& type, std::string name, bool depen
     slot->name = name.empty() ? short_name(type) : std::move(name);
     slot->dependent = dependent;
   }
-  // A route may have named the class at load before its own file declared it. Nobody writes later, when many read.
+  // A route may have named the class at load before its own file declared it. Nobody writes later, when many
+  // read.
   if (shipped) slot->shipped = true;
   return CarrierClass(slot.get());
 }

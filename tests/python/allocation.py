@@ -12,6 +12,9 @@ import orlop
 LIBRARY = pathlib.Path(orlop.__file__).parent.parent / "allocation_faults.so"
 _process = ctypes.PyDLL(None)
 IS_PRELOADED = hasattr(_process, "orlop_fail_allocations")
+if IS_PRELOADED:
+    # nanobind ends the process where its table of instances cannot grow. It never shrinks.
+    [orlop.CPU(0) for _ in range(50_000)].clear()
 
 
 class AllocationScript:

@@ -13,9 +13,19 @@ FOLDER = pathlib.Path(__file__).parent
 MEMORY = FOLDER.parent / "faults"
 
 
-@pytest.mark.parametrize("file", [FOLDER / "test_faults.py", MEMORY / "test_memory.py"], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [FOLDER / "test_faults.py", FOLDER / "test_tiled_faults.py", MEMORY / "test_memory.py"],
+    ids=lambda file: file.stem,
+)
 def test_failing_allocations(file):
     status, words = run_preloaded("-m", "pytest", "-q", "-p", "no:cacheprovider", str(file))
+    assert status == 0, words
+
+
+def test_failing_allocations_of_python():
+    pytest.importorskip("_testcapi", reason="this Python comes without its test hooks")
+    status, words = run_preloaded("-m", "pytest", "-q", "-p", "no:cacheprovider", str(MEMORY / "test_python_memory.py"))
     assert status == 0, words
 
 

@@ -84,7 +84,8 @@ def until_clean(attempt, code=errno.EIO):
         assert settled_leftovers(before) == before, f"call {n}"
         if run.script.calls < n:
             assert run.error is None
-            assert failed or code not in (errno.EIO, errno.ENOSPC)  # else idle descriptors or nothing helps
+            # Idle descriptors make room for others, and some allocations are done without.
+            assert failed or run.script.calls == 0 or code not in (errno.EIO, errno.ENOSPC)
             return
     raise AssertionError(f"no clean run within {MOST_CALLS} calls")
 

@@ -130,3 +130,14 @@ def test_a_refused_operand_is_named_by_its_type(value, type_name):
     for call in (lambda: functional.add(matrix(), value), lambda: functional.clamp(matrix(), value, 1.0)):
         with pytest.raises(TypeError, match=f"real number: got {type_name}"):
             call()
+
+
+def test_an_order_whose_iteration_fails_passes_its_own_error_on():
+    class Order:
+        def __iter__(self):
+            raise ArithmeticError("mine")
+
+    x = friendly.zeros(2, 3)
+    for permute in (x.layout.permute, lambda order: functional.permute(x, order)):
+        with pytest.raises(ArithmeticError, match="mine"):
+            permute(Order())
