@@ -10,6 +10,7 @@ True
 """
 
 import itertools
+import math
 import os
 import re
 import time
@@ -21,6 +22,7 @@ from orlop._core import IndexMap, Layout
 __all__ = ["LayoutPicture", "Residency", "TilePicture", "layout", "tiles"]
 
 _MOST_CELLS = 4096
+_MOST_TILES = 10_000_000
 _CELL = 36  # pixels
 _ROW_OF_PANELS = 36  # cells side by side before a further panel goes below
 # Cells of equal index modulo eight look alike, so that runs and jumps show.
@@ -268,12 +270,16 @@ def tiles(carrier, *, width=64, height=16, legend=True):
 
     Rows are the first axis of the grid, columns the others; a grid of one row goes on in the next line. Where the
     picture would take more than `height` lines of `width` symbols, a symbol stands for several tiles and shows the
-    one of most interest; `legend` adds a line of counts. TypeError for another carrier, ValueError for no place to draw.
+    one of most interest; `legend` adds a line of counts. TypeError for another carrier, ValueError for no
+    place to draw or more than ten million tiles.
     """
     from orlop.carriers.tiled_evictable import TiledEvictable
 
     if not isinstance(carrier, TiledEvictable):
         raise TypeError(f"[view.tiles] carrier must be a TiledEvictable: got {type(carrier).__name__}")
+    count = math.prod(carrier.grid_shape)
+    if count > _MOST_TILES:
+        raise ValueError(f"[view.tiles] the grid has {count} tiles; at most {_MOST_TILES} are drawn: ask for single ones")
     if width < 1 or height < 1:
         raise ValueError(f"[view.tiles] width and height must be at least 1: got {width} and {height}")
     return TilePicture(carrier, width, height, legend)

@@ -190,3 +190,5 @@ def test_wrong_carriers_and_places():
     for place in ({"width": 0}, {"height": -1}):
         with pytest.raises(ValueError, match="at least 1"):
             view.tiles(tiled(), **place)
+    with pytest.raises(ValueError, match="100000000 tiles"):
+        view.tiles(TiledEvictable(CPU(0), FileBacked(dtype=DType.Float32), (10**8,), (1,)))
