@@ -167,6 +167,7 @@ def test_a_layout_across_tiles_is_refused_everywhere(misfit):
     before = sets(carrier), carrier.version
     refuse(ValueError, "tile footprints", project, tensor, PICK, supplied)
     refuse(ValueError, "tile footprints", scatter, dense(range(8), (4, 2)), tensor, PICK)
+    refuse(ValueError, "tile footprints", orlop.relu, tensor)
     assert (sets(carrier), carrier.version) == before and supplied.version == 0 and not supplied.is_owned()
 
 
@@ -192,6 +193,7 @@ def test_a_projection_waits_for_no_transfer():
             refuse(RuntimeError, "wait", request, tiles((1, 2)))
         refuse(RuntimeError, "pinned", carrier.evict, tiles((0, 2)))
         refuse(RuntimeError, "wait", project, full(carrier), TileSelection([[1], [2]]))
+        refuse(RuntimeError, "wait", orlop.relu, full(carrier))
         with pytest.raises(RuntimeError, match="wait"):
             carrier[18] = 1.0
         refuse(RuntimeError, "wait", carrier.release)
@@ -457,6 +459,30 @@ def test_gradients_of_tiles_add_up_along_every_path():
     gradient = source.grad.carrier
     assert gradient.primary_tiles == tiles((0, 0), (1, 0)) and gradient.tile_state((0, 1)).location == "implicit"
     assert values(gradient) == [1.0, 1.0, 3.0, 3.0] * 2 + [0.0] * 16
+
+
+@pytest.mark.parametrize("budget", [None, 16])
+def test_gradients_of_operations_and_projections_add_up(budget):
+    source = full(cold([slot - 4.0 for slot in range(SLOTS)], primary_budget_bytes=budget))
+    whole = orlop.relu(source)
+    whole.backward(gradient=ones(whole))
+    for _ in range(2):
+        part = project(source, ONE).wait()
+        part.backward(gradient=ones(part))
+    chosen = {2, 3, 6, 7}
+    assert values(source.grad.carrier) == [(slot > 4) + 2.0 * (slot in chosen) for slot in range(SLOTS)]
+    assert source.grad.carrier.valid_tiles == ALL
+
+
+def test_an_operation_reads_what_a_scatter_made():
+    source = full(cold())
+    chosen = TileSelection([range(2), range(3)])
+    compact = dense([-1.0] * SLOTS, (4, 6))
+    result = orlop.reduce_sum(scatter(compact, source, chosen).wait(), "i j -> i")
+    assert elements(result) == [-6.0] * 4
+    result.backward(gradient=ones(result))
+    assert elements(compact.grad) == [1.0] * SLOTS
+    assert source.grad.carrier.primary_tiles == NONE and values(source.grad.carrier) == [0.0] * SLOTS
 
 
 def test_grad_gives_tiled_gradients_without_touching_the_leaf():
