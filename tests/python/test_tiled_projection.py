@@ -392,7 +392,8 @@ def test_a_projection_is_recorded_only_where_gradients_are_wanted():
     source = full(grid())
     with no_grad():
         assert project(source, ONE).wait().autograd_ctx is None
-    integers = TiledEvictable(CPU(0, dtype=DType.Int32).new_like(range(SLOTS)), CPU(0, dtype=DType.Int32), GRID, TILE)
+    numbers = CPU(0, dtype=DType.Int32)
+    integers = TiledEvictable(numbers.new_like(range(SLOTS)), numbers, GRID, TILE)
     assert project(full(integers), ONE).wait().autograd_ctx is None
 
 
@@ -595,7 +596,8 @@ def test_many_projections_at_once():
     carrier = cold(primary_budget_bytes=96)
     whole = full(carrier)
     picks = [TileSelection([[row], [column]]) for row in range(2) for column in range(3)]
-    wanted = {pick: [carrier[slot] for slot in range(SLOTS) if (slot % 4 // 2, slot // 8) == (pick.per_axis[0][0], pick.per_axis[1][0])] for pick in picks}
+    wanted = {pick: elements(project(whole, pick).wait()) for pick in picks}
+    assert sorted(sum(wanted.values(), [])) == list(range(SLOTS))
     errors = []
 
     def work(pick):
@@ -617,7 +619,8 @@ def test_many_projections_at_once():
 def test_a_forks_child_gets_its_carriers_back():
     carrier, destination, compact = shelved(), CPU(4), dense(range(8), (2, 4))
     with gate(Shelf, CPU) as held:
-        handles = [project(full(carrier), ONE, destination), scatter(compact, full(carrier), TileSelection([[0], [0, 2]]))]
+        others = TileSelection([[0], [0, 2]])
+        handles = [project(full(carrier), ONE, destination), scatter(compact, full(carrier), others)]
         assert held.started.acquire(timeout=30)
         child = os.fork()
         if child == 0:

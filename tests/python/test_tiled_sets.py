@@ -194,6 +194,7 @@ def test_records_are_frozen_dataclasses(record, change):
     assert changed != record and dataclasses.replace(changed, **{field: getattr(record, field)}) == record
     assert dataclasses.replace(record) == record and hash(dataclasses.replace(record)) == hash(record)
     assert pickle.loads(pickle.dumps(record)) == record == copy.deepcopy(record)
-    assert record != 1 and record is not None and getattr(sys.modules[type(record).__module__], type(record).__name__) is type(record)
+    kind = type(record)
+    assert record != 1 and record is not None and getattr(sys.modules[kind.__module__], kind.__name__) is kind
     with pytest.raises(TypeError):
         type("Derived", (type(record),), {})
