@@ -51,6 +51,10 @@ if(ORLOP_PYTHON)
   target_link_libraries(orlop_conformance PRIVATE orlop)
   target_compile_options(orlop_conformance PRIVATE -Wall -Wextra -Wconversion -Wno-pedantic)
   set_target_properties(orlop_conformance PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+  nanobind_add_module(run_length NB_STATIC NOMINSIZE examples/carrier_extension/run_length.cpp)
+  target_link_libraries(run_length PRIVATE orlop)
+  target_compile_options(run_length PRIVATE -Wall -Wextra -Wconversion -Wno-pedantic)
+  set_target_properties(run_length PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
 endif()
 
 # Preloaded into a test process, lets its allocations fail; sanitizers bring allocators of their own.

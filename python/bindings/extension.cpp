@@ -8,6 +8,7 @@
 
 #include "carrier.hpp"
 #include "layout.hpp"
+#include "orlop/base/executor.hpp"
 #include "orlop/base/forever.hpp"
 #include "orlop/extension/definition.hpp"
 #include "orlop/operation/capability.hpp"
@@ -66,11 +67,24 @@ bool is_record(nb::handle value, const char* class_name) {
   return result == 1;
 }
 
-namespace {
-
 nb::object from_carrier(const Carrier& carrier) {
   return nb::cast(Ref<Carrier>(const_cast<Carrier*>(&carrier)));  // Python knows no const
 }
+
+PythonCompletion::PythonCompletion(const nb::object& completion, std::string_view what)
+    : completion_(held(completion)), what_(what) {
+  extension_name("_require_provider_completion")(completion);
+}
+
+bool PythonCompletion::done() const {
+  const nb::gil_scoped_acquire lock;
+  const nb::object value = nb::handle(completion_.get()).attr("done");
+  return to_bool(value, what_, "done");
+}
+
+nb::object PythonCompletion::wait() const { return nb::handle(completion_.get()).attr("wait")(); }
+
+namespace {
 
 void require_none(const nb::object& result, std::string_view what, std::string_view callback) {
   if (!result.is_none())
@@ -130,26 +144,19 @@ class PythonStorage final : public StorageProvider {
 
 // --- Transfers (X18, X20) ---------------------------------------------------------------------------------
 
-/// The Python completion of work that yields nothing.
 class PythonTransferCompletion final : public ProviderCompletion<void> {
  public:
-  PythonTransferCompletion(nb::object completion, std::string_view what)
-      : completion_(held(std::move(completion))), what_(what) {}
+  PythonTransferCompletion(const nb::object& completion, std::string_view what)
+      : completion_(completion, what), what_(what) {}
 
-  [[nodiscard]] bool done() const override {
-    const nb::gil_scoped_acquire lock;
-    const nb::object value = nb::handle(completion_.get()).attr("done");
-    if (value.ptr() != Py_True && value.ptr() != Py_False)
-      raise<TypeError>(what_, "done must be a bool: got ", python_type_name(value));
-    return value.ptr() == Py_True;
-  }
+  [[nodiscard]] bool done() const override { return completion_.done(); }
   void wait() override {
     const nb::gil_scoped_acquire lock;
-    require_none(nb::handle(completion_.get()).attr("wait")(), what_, "wait() of a transfer's completion");
+    require_none(completion_.wait(), what_, "wait() of a transfer's completion");
   }
 
  private:
-  std::shared_ptr<PyObject> completion_;
+  PythonCompletion completion_;
   std::string what_;
 };
 
@@ -157,10 +164,9 @@ PreparedTransfer to_prepared_transfer(const nb::object& prepared, std::string_vi
   return PreparedTransfer([submit = held(nb::object(prepared.attr("submit"))),
                            what = std::string(what)]() -> std::shared_ptr<ProviderCompletion<void>> {
     const nb::gil_scoped_acquire lock;
-    nb::object result = nb::handle(submit.get())();
+    const nb::object result = nb::handle(submit.get())();
     if (result.is_none()) return nullptr;
-    extension_name("_require_provider_completion")(result);
-    return std::make_shared<PythonTransferCompletion>(std::move(result), what);
+    return std::make_shared<PythonTransferCompletion>(result, what);
   });
 }
 
@@ -175,10 +181,9 @@ class PythonTransfer final : public TransferProvider {
         request.tensor, request.destination, python_class(request.source_class),
         python_class(request.destination_class), from_dtype(*request.dtype), request.layout,
         request.physical_span));
-    if (is_record(answer, "PreparedTransfer")) return to_prepared_transfer(answer, what);
-    if (is_record(answer, "Unsupported")) return Unsupported(to_text(nb::object(answer.attr("reason"))));
-    raise<TypeError>(what, "prepare must return a PreparedTransfer or Unsupported: got ",
-                     python_type_name(answer));
+    return to_answer<PreparedTransfer>(answer, "PreparedTransfer", what, [](const nb::object& prepared) {
+      return to_prepared_transfer(prepared, what);
+    });
   }
 
  private:
@@ -249,7 +254,9 @@ TransferRoute to_route(nb::handle record) {
 }
 
 CarrierDefinition to_definition(nb::handle record) {
-  CarrierDefinition definition{.storage = std::make_shared<PythonStorage>(record.attr("storage"))};
+  CarrierDefinition definition{.storage = std::make_shared<PythonStorage>(record.attr("storage")),
+                               .kernels = to_kernels(record.attr("kernels")),
+                               .composite = to_composite(record.attr("composite"))};
   for (const nb::handle route : nb::object(record.attr("transfers")))
     definition.transfers.push_back(to_route(route));
   if (const nb::object facets = record.attr("facets"); nb::len(facets) != 0)
@@ -281,6 +288,7 @@ void register_definition(nb::handle carrier_class, nb::handle definition) {
 }
 
 void forget_python_objects() {
+  Executor::drain_all();  // moves that are under way still need their providers
   HeldForGood::forget_all();
   std::exchange(definitions(), {}).clear();
   std::exchange(shown_facets(), {}).clear();
@@ -288,16 +296,23 @@ void forget_python_objects() {
 
 // --- Errors -----------------------------------------------------------------------------------------------
 
+/// An error whose Python class has two bases.
+void set_error(const char* name, const Error& error) noexcept {
+  try {
+    PyErr_SetString(extension_name(name).ptr(), error.what());
+  } catch (nb::python_error& failure) {
+    failure.restore();
+  }
+}
+
 void install_translation() {
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);
     } catch (const UnsupportedStorageDTypeError& error) {
-      try {
-        PyErr_SetString(extension_name("UnsupportedStorageDTypeError").ptr(), error.what());
-      } catch (nb::python_error& failure) {
-        failure.restore();
-      }
+      set_error("UnsupportedStorageDTypeError", error);
+    } catch (const ResultCarriersError& error) {
+      set_error("_ResultCarriersError", error);
     }
   });
 }
@@ -346,6 +361,7 @@ void bind_extension(nb::module_& parent) {
         shown_facets().insert_or_assign(to_defined_class(carrier_class), facets);
       },
       "carrier_class"_a.none(), "facets"_a, "Python's faces of the facets of a native class.");
+  bind_kernel_packs(module);
   install_translation();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forget_python_objects));
 }

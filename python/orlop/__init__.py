@@ -48,11 +48,17 @@ _HOMES = {
     "orlop.carriers.extension": [
         "CarrierDefinition",
         "CarrierFacet",
+        "CompositeProvider",
+        "KernelExecutionInterface",
+        "KernelPack",
+        "KernelPattern",
+        "KernelProvider",
         "StorageProvider",
         "TransferRoute",
         "Unsupported",
         "UnsupportedStorageDTypeError",
         "register_carrier_definition",
+        "register_kernel_pack",
     ],
     "orlop.carriers.move": [
         "AwaitMove",

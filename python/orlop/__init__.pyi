@@ -129,11 +129,17 @@ from orlop.carriers.dtype import Whole as Whole
 from orlop.carriers.dtype import WholeExtent as WholeExtent
 from orlop.carriers.extension import CarrierDefinition as CarrierDefinition
 from orlop.carriers.extension import CarrierFacet as CarrierFacet
+from orlop.carriers.extension import CompositeProvider as CompositeProvider
+from orlop.carriers.extension import KernelExecutionInterface as KernelExecutionInterface
+from orlop.carriers.extension import KernelPack as KernelPack
+from orlop.carriers.extension import KernelPattern as KernelPattern
+from orlop.carriers.extension import KernelProvider as KernelProvider
 from orlop.carriers.extension import StorageProvider as StorageProvider
 from orlop.carriers.extension import TransferRoute as TransferRoute
 from orlop.carriers.extension import Unsupported as Unsupported
 from orlop.carriers.extension import UnsupportedStorageDTypeError as UnsupportedStorageDTypeError
 from orlop.carriers.extension import register_carrier_definition as register_carrier_definition
+from orlop.carriers.extension import register_kernel_pack as register_kernel_pack
 from orlop.carriers.operation_capability import UnsupportedOperationPlan as UnsupportedOperationPlan
 from orlop.carriers.tiled_evictable import AwaitProjection as AwaitProjection
 from orlop.carriers.tiled_evictable import AwaitResidency as AwaitResidency

@@ -72,6 +72,9 @@ void DefinedStorage<Base>::construct(Index slots, const DefinedOptions& options)
     storage_->allocate(*this, slots);
     is_allocated = true;
     require_size(slots);
+    if constexpr (std::is_base_of_v<DependentCarrier, Base>)
+      this->finalize_dependent_capabilities(
+          CapabilitySet::make(defined->definition().composite->capabilities(*this)));
   } catch (...) {
     if (is_allocated) release_quietly(*this);
     this->abandon();

@@ -12,6 +12,7 @@ namespace orlop::inline v0 {
 void CarrierDefinition::validate() const {
   constexpr std::string_view what = "CarrierDefinition";
   if (storage == nullptr) raise<TypeError>(what, "storage must be a StorageProvider: there is none");
+  if (kernels) kernels->validate();
   for (const TransferRoute& route : transfers) route.validate();
   for (std::size_t i = 0; i < transfers.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -30,10 +31,6 @@ void CarrierDefinition::validate() const {
   }
 }
 
-std::shared_ptr<const CapabilitySet> ClassDefinition::freeze() {
-  return CapabilitySet::make(std::vector<CapabilitySet::Entry>());
-}
-
 const CarrierFacet* ClassDefinition::facet(const std::type_info& type) const noexcept {
   for (const auto& facet : definition_.facets)
     if (const CarrierFacet& held = *facet; typeid(held) == type) return facet.get();
@@ -45,14 +42,18 @@ void register_carrier_definition(CarrierClass carrier_class, CarrierDefinition d
   if (!carrier_class) raise<TypeError>(what, "carrier_class must be a concrete Carrier class");
   definition.validate();
   const std::string_view name = carrier_class.name();
-  if (carrier_class.is_shipped())
+  if (carrier_class.is_shipped() && !carrier_class.is_defined())
     raise<TypeError>(what, name, " is a definition-free shipped carrier; define a class of your own");
   for (const TransferRoute& route : definition.transfers)
     if (route.source_class != carrier_class)
       raise<TypeError>(what, "the exact source_class of every route must be ", name, ": ", route.route_id,
                        " starts at ", route.source_class);
-  if (carrier_class.is_dependent())
-    raise<TypeError>(what, name, " is a DependentCarrier, which requires composite");
+  if (carrier_class.is_dependent() && definition.composite == nullptr)
+    raise<TypeError>(what, name, " is a DependentCarrier, whose definition requires composite");
+  if (carrier_class.is_dependent() && definition.kernels)
+    raise<TypeError>(what, name, " is a DependentCarrier, whose definition forbids kernels");
+  if (!carrier_class.is_dependent() && definition.composite != nullptr)
+    raise<TypeError>(what, name, " is no DependentCarrier: its definition must not supply a composite");
   detail::define_class(carrier_class,
                        std::make_unique<ClassDefinition>(carrier_class, std::move(definition)));
 }

@@ -8,7 +8,7 @@ namespace orlop::inline v0 {
 
 CarrierFacet::~CarrierFacet() = default;
 
-const CarrierFacet* Carrier::find_facet(const std::type_info& type) const noexcept {
+const CarrierFacet* Carrier::find_facet(const std::type_info& type) const {
   const auto* defined = carrier_class().record()->definition.load(std::memory_order_acquire);
   return defined == nullptr ? nullptr : defined->facet(type);
 }

@@ -285,6 +285,8 @@ class CapabilityRegistry {
     if (is_observed) refuse(describe(Origin::Sealed));
     registration.origin = Origin::Defined;
     registration.defined = std::move(defined);
+    if (const InvocationExecutor* executor = registration.defined->executor())
+      carrier_class.record()->executor.store(executor, std::memory_order_release);
     carrier_class.record()->definition.store(registration.defined.get(), std::memory_order_release);
   }
 

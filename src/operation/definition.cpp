@@ -35,11 +35,11 @@ Gradients Definition::gradients(const GradientContext&) const {
   raise<RuntimeError>(name_, "the operation has no gradient: its result is not differentiable");
 }
 
-Kernel Definition::kernel(const KernelTable& table) const noexcept {
+KernelFunction Definition::kernel(const KernelTable& table) const noexcept {
   const Remembered* const newest = remembered_.load(std::memory_order_acquire);
   for (const Remembered* entry = newest; entry != nullptr; entry = entry->older)
     if (entry->table == &table) return entry->kernel;
-  Kernel found = table.find(name_);
+  KernelFunction found = table.find(name_);
   if (found == nullptr) found = reference_kernels().find(name_);
   try {
     // Entries are few (backends) and live as long as the table of definitions.
@@ -201,7 +201,7 @@ Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
   const Index slots = resolution.layout.cosize();
   Ref<Carrier> carrier = prototype.allocate_like(slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
-  Kernel kernel = table != nullptr ? definition.kernel(*table) : nullptr;
+  KernelFunction kernel = table != nullptr ? definition.kernel(*table) : nullptr;
   if (kernel == nullptr) kernel = reference_kernels().find(definition.name());
   std::vector<std::byte> staged;
   std::byte* result = carrier->host_data();

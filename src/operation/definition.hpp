@@ -55,7 +55,7 @@ class Definition {
   virtual void check_cotangent(const GradientContext& context) const;
 
   /// The kernel of `table` for this name, or the reference one where it has none; remembered per table.
-  [[nodiscard]] Kernel kernel(const KernelTable& table) const noexcept;
+  [[nodiscard]] KernelFunction kernel(const KernelTable& table) const noexcept;
 
  private:
   std::string_view name_;
@@ -63,7 +63,7 @@ class Definition {
   // The tables asked so far and their answers, the newest first: a process computes on one or two backends.
   struct Remembered {
     const KernelTable* table;
-    Kernel kernel;
+    KernelFunction kernel;
     const Remembered* older;
   };
   mutable std::atomic<const Remembered*> remembered_{nullptr};

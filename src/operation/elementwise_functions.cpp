@@ -37,7 +37,7 @@ BlockTable::BlockTable(ElementwiseFunctions functions) {
   }
 }
 
-std::vector<KernelEntry> elementwise_entries(Kernel kernel) {
+std::vector<KernelEntry> elementwise_entries(KernelFunction kernel) {
   std::vector<KernelEntry> entries;
   for (const ElementwiseFunction& function : baseline::table) entries.emplace_back(function.name, kernel);
   return entries;

@@ -40,7 +40,7 @@ class BlockTable {
 };
 
 /// `kernel` under the name of every elementwise operation.
-[[nodiscard]] std::vector<KernelEntry> elementwise_entries(Kernel kernel);
+[[nodiscard]] std::vector<KernelEntry> elementwise_entries(KernelFunction kernel);
 
 /// Whether the plan converts the operand from Int32 to Float32, the only conversion there is.
 [[nodiscard]] inline bool is_converted(const KernelOperand& operand) {

@@ -10,7 +10,7 @@ KernelTable::KernelTable(std::initializer_list<KernelList> lists) {
   std::sort(kernels_.begin(), kernels_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
-Kernel KernelTable::find(std::string_view name) const noexcept {
+KernelFunction KernelTable::find(std::string_view name) const noexcept {
   const auto found =
       std::lower_bound(kernels_.begin(), kernels_.end(), name,
                        [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });

@@ -2,6 +2,7 @@
 
 import pytest
 from orlop_conformance import Crate, Minimal, Shelf
+from run_length import RunLength
 from storage_suite import ANY, COMPOUND, FLOAT, INT, Record, StorageSuite, values, whole
 
 import orlop
@@ -22,6 +23,25 @@ class TestCrate(StorageSuite):
         growable=True,
         peer=lambda slots, dtype: Crate(slots).allocate_like(slots, dtype=dtype),
     )
+
+
+class TestRunLength(StorageSuite):
+    """The example of a carrier in a Python module of its own, examples/carrier_extension."""
+
+    record = Record(
+        make=lambda values, dtype, mutable: RunLength(0).new_like(values, dtype=dtype, mutable=mutable),
+        dtypes=(FLOAT,),
+        scatters=True,
+        growable=True,
+        peer=lambda slots, dtype: RunLength(slots),
+    )
+
+
+def test_equal_neighbours_are_one_run():
+    carrier = RunLength(1000)
+    for index, value in [(0, 5.0), (1, 5.0), (999, 3.0), (500, 1.0), (501, 1.0), (500, 0.0), (501, 0.0)]:
+        carrier[index] = value
+    assert carrier.runs() == 3 and values(carrier) == [5.0] * 2 + [0.0] * 997 + [3.0]
 
 
 def test_the_required_hooks_alone_make_an_immutable_carrier():

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -244,6 +246,56 @@ TEST(TransferRoute, CopiesElementwiseWhereBothProvidersAllowIt) {
   EXPECT_FALSE(empty->is_released());
 }
 
+/// Work that ends when the test says so.
+class HeldTransfer final : public ProviderCompletion<void> {
+ public:
+  explicit HeldTransfer(std::shared_future<void> end) : end_(std::move(end)) {}
+  [[nodiscard]] bool done() const override {
+    return end_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void wait() override { end_.get(); }
+
+ private:
+  std::shared_future<void> end_;
+};
+
+template <int Number>
+void define_held(const std::shared_future<void>& end) {
+  define<Number>({{Crate<Number>::kind(), carrier_class<CPU>(), "held",
+                   make_transfer([end](const TransferRequest&) -> Result<PreparedTransfer> {
+                     return PreparedTransfer([end] { return std::make_shared<HeldTransfer>(end); });
+                   })}});
+}
+
+TEST(TransferRoute, AMoveIsPendingUntilItsCompletionEnds) {
+  const NoGrad no_grad;
+  std::promise<void> end;
+  define_held<16>(end.get_future().share());
+  const Ref<Carrier> source = Crate<16>::make(2);
+  const Ref<Carrier> destination = CPU::make(2);
+  const AwaitMove handle = move_async(whole(source), destination);
+  EXPECT_FALSE(handle.done());
+  EXPECT_TRUE(source->is_owned());
+  EXPECT_THROW(source->release(), RuntimeError);
+  end.set_value();
+  EXPECT_EQ(handle.wait().carrier(), destination);
+  EXPECT_TRUE(source->is_released());
+  EXPECT_FALSE(destination->is_owned());
+  EXPECT_EQ(destination->version(), 1);
+}
+
+TEST(TransferRoute, AFailingCompletionLeavesTheSource) {
+  const NoGrad no_grad;
+  std::promise<void> end;
+  define_held<17>(end.get_future().share());
+  const Ref<Carrier> source = Crate<17>::make(2);
+  const AwaitMove handle = move_async(whole(source), CPU::make(2));
+  end.set_exception(std::make_exception_ptr(OverflowError("held")));
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(static_cast<void>(handle.wait()), OverflowError);
+  EXPECT_FALSE(source->is_released());
+  EXPECT_FALSE(source->is_owned());
+}
+
 TEST(CarrierDefinition, AndDeclaredCapabilitiesHaveOneWinner) {
   const auto storage = make_storage(functions<15>());
   for (int round = 0; round < 50; ++round) {
@@ -264,6 +316,269 @@ TEST(CarrierDefinition, AndDeclaredCapabilitiesHaveOneWinner) {
     declaring.join();
     EXPECT_EQ(winners, 1);
   }
+}
+
+// --- Kernels and packs ------------------------------------------------------------------------------------
+
+OperationCapability add_plan(const DType& dtype) {
+  const std::array<PlanOperand, 2> operands{PlanOperand(dtype), PlanOperand(dtype)};
+  return OperationCapability::from_plan(resolve_operation_plan("add", operands));
+}
+
+std::shared_ptr<const KernelExecutionInterface> host() {
+  return std::make_shared<KernelExecutionInterface>("1");
+}
+
+/// What the reference does.
+Result<PreparedKernel> run(const ResolvedInvocation& invocation, const KernelExecutionInterface&) {
+  return PreparedKernel(host(), [invocation] { return ProviderResult(execute_reference(invocation)); });
+}
+
+KernelPattern pattern(std::string kernel_id, std::shared_ptr<const Kernel> kernel,
+                      std::int64_t preference = 0) {
+  return {&operation_definition("add"), {add_plan(F)}, std::move(kernel_id), std::move(kernel), preference};
+}
+
+std::shared_ptr<const Kernel> declining(std::vector<std::string>& log, std::string reason) {
+  return make_kernel(
+      [&log, reason = std::move(reason)](const ResolvedInvocation&,
+                                         const KernelExecutionInterface&) -> Result<PreparedKernel> {
+        log.push_back(reason);
+        return Unsupported(reason);
+      });
+}
+
+template <int Number>
+void define_kernels(std::vector<KernelPattern> patterns) {
+  register_carrier_definition(
+      Crate<Number>::kind(),
+      {.storage = make_storage(functions<Number>()), .kernels = KernelProvider{host(), std::move(patterns)}});
+}
+
+template <int Number>
+KernelPack pack(std::string name_space, KernelPattern added) {
+  return {std::move(name_space), "1", Crate<Number>::kind(), host(), {std::move(added)}};
+}
+
+template <int Number>
+Ref<Carrier> filled(std::initializer_list<float> values) {
+  const auto carrier = Crate<Number>::make(0);
+  return carrier->new_like(std::vector<Scalar>(values.begin(), values.end()));
+}
+
+template <int Number>
+std::vector<float> total() {
+  const Tensor left = whole(filled<Number>({1.0F, 2.0F}));
+  const std::array<Argument, 2> operands{Argument(left), Argument(whole(filled<Number>({3.0F, 4.0F})))};
+  return floats(*left.carrier()->dispatch_op("add")->forward(operands).carrier());
+}
+
+TEST(KernelPack, KernelsAreTriedByPreferenceThenByNamespace) {
+  std::vector<std::string> log;
+  define_kernels<20>(
+      {pattern("own", declining(log, "own")), pattern("wanted", declining(log, "wanted"), 10)});
+  register_kernel_pack(pack<20>("zeta", pattern("z", declining(log, "zeta"))));
+  register_kernel_pack(pack<20>("alpha", pattern("a", declining(log, "alpha"))));
+  register_kernel_pack(pack<20>("beta", pattern("runs", make_kernel(run), -1)));
+  EXPECT_THAT(total<20>(), ElementsAre(4.0F, 6.0F));
+  EXPECT_THAT(log, ElementsAre("wanted", "own", "alpha", "zeta"));
+}
+
+TEST(KernelPack, AllReasonsAreTold) {
+  std::vector<std::string> log;
+  define_kernels<21>(
+      {pattern("first", declining(log, "alignment")), pattern("second", declining(log, "shape"))});
+  EXPECT_THAT([] { static_cast<void>(total<21>()); },
+              ThrowsMessage<UnsupportedOperationPlan>(HasSubstr("first: alignment; second: shape")));
+}
+
+TEST(KernelPack, IsJudgedAgainstItsClass) {
+  define_kernels<22>({pattern("own", make_kernel(run))});
+  define<23>();
+  const auto kernel = make_kernel(run);
+  EXPECT_THAT(
+      [&] { register_kernel_pack({"acme", "1", carrier_class<CPU>(), host(), {pattern("a", kernel)}}); },
+      ThrowsMessage<TypeError>(HasSubstr("exact CarrierDefinition")));
+  EXPECT_THAT([&] { register_kernel_pack(pack<23>("acme", pattern("a", kernel))); },
+              ThrowsMessage<TypeError>(HasSubstr("storage-only")));
+  KernelPack other = pack<22>("acme", pattern("a", kernel));
+  other.execution_interface = std::make_shared<KernelExecutionInterface>("2");
+  EXPECT_THAT([&] { register_kernel_pack(other); }, ThrowsMessage<TypeError>(HasSubstr("does not match")));
+  EXPECT_THAT([&] { register_kernel_pack(pack<22>("acme", pattern("own", kernel))); },
+              ThrowsMessage<ValueError>(HasSubstr("kernel_id")));
+  register_kernel_pack(pack<22>("acme", pattern("a", kernel)));
+  EXPECT_THAT([&] { register_kernel_pack(pack<22>("acme", pattern("b", kernel))); },
+              ThrowsMessage<ValueError>(HasSubstr("namespace and version")));
+  static_cast<void>(Crate<22>::make(1));
+  EXPECT_THAT([&] { register_kernel_pack(pack<22>("late", pattern("b", kernel))); },
+              ThrowsMessage<TypeError>(HasSubstr("already observed")));
+  EXPECT_EQ(capabilities_for_carrier_class(Crate<22>::kind()).size(), 1U);
+}
+
+TEST(KernelPack, RecordsCheckTheirFields) {
+  const auto kernel = make_kernel(run);
+  const auto expect = [](const KernelPattern& bad, std::string_view words) {
+    EXPECT_THAT([&] { bad.validate(); }, ThrowsMessage<Error>(HasSubstr(std::string(words))));
+  };
+  expect({nullptr, {add_plan(F)}, "a", kernel}, "operation");
+  const auto& add = operation_definition("add");
+  expect({&add, {}, "a", kernel}, "plans");
+  expect({&add, {add_plan(F), add_plan(F)}, "a", kernel}, "duplicate");
+  expect({&operation_definition("relu"), {add_plan(F)}, "a", kernel}, "operation.name");
+  expect({&add, {add_plan(F)}, "", kernel}, "kernel_id");
+  expect({&add, {add_plan(F)}, "a", nullptr}, "prepare");
+  EXPECT_THROW((KernelProvider{nullptr}.validate()), TypeError);
+  EXPECT_THROW((KernelProvider{host(), {pattern("a", kernel), pattern("a", kernel)}}.validate()), ValueError);
+  EXPECT_THROW(KernelPack{}.validate(), ValueError);
+  EXPECT_THROW(static_cast<void>(ProviderResult({})), ValueError);
+  EXPECT_THROW(static_cast<void>(ProviderResult({Tensor()})), TypeError);
+  EXPECT_THROW(static_cast<void>(PreparedKernel(host(), nullptr)), TypeError);
+  EXPECT_THROW(static_cast<void>(make_kernel(nullptr)), TypeError);
+  EXPECT_THROW(static_cast<void>(KernelExecutionInterface("")), ValueError);
+}
+
+class Device final : public KernelExecutionInterface {
+ public:
+  using KernelExecutionInterface::KernelExecutionInterface;
+};
+
+TEST(KernelExecutionInterface, IsCompatibleByTypeAndVersion) {
+  EXPECT_TRUE(host()->is_compatible_with(*host()));
+  EXPECT_FALSE(host()->is_compatible_with(Device("1")));
+  EXPECT_FALSE(host()->is_compatible_with(KernelExecutionInterface("2")));
+  define_kernels<24>(
+      {pattern("own", make_kernel([](const ResolvedInvocation& invocation, const KernelExecutionInterface&) {
+                 return Result<PreparedKernel>(PreparedKernel(std::make_shared<Device>("1"), [invocation] {
+                   return ProviderResult(execute_reference(invocation));
+                 }));
+               }))});
+  EXPECT_THAT([] { static_cast<void>(total<24>()); }, ThrowsMessage<TypeError>(HasSubstr("interface")));
+}
+
+/// Ends when it is waited for.
+class Later final : public ProviderCompletion<ProviderResult> {
+ public:
+  Later(ResolvedInvocation invocation, bool ends) : invocation_(std::move(invocation)), ends_(ends) {}
+  [[nodiscard]] bool done() const override { return done_; }
+  ProviderResult wait() override {
+    done_ = ends_;
+    return ProviderResult(execute_reference(invocation_));
+  }
+
+ private:
+  ResolvedInvocation invocation_;
+  bool ends_;
+  bool done_ = false;
+};
+
+template <int Number>
+void define_later(bool ends) {
+  define_kernels<Number>({pattern(
+      "later", make_kernel([ends](const ResolvedInvocation& invocation, const KernelExecutionInterface&) {
+        return Result<PreparedKernel>(PreparedKernel(host(), [invocation, ends]() -> ProviderSubmission {
+          return std::make_shared<Later>(invocation, ends);
+        }));
+      }))});
+}
+
+TEST(ProviderCompletion, IsWaitedForByTheCall) {
+  define_later<25>(true);
+  EXPECT_THAT(total<25>(), ElementsAre(4.0F, 6.0F));
+  define_later<26>(false);
+  EXPECT_THAT([] { static_cast<void>(total<26>()); }, ThrowsMessage<TypeError>(HasSubstr("done")));
+}
+
+TEST(KernelPack, AWriteThatIsNotDeclaredIsTakenBack) {
+  define_kernels<27>({pattern(
+      "writes", make_kernel([](const ResolvedInvocation& invocation, const KernelExecutionInterface&) {
+        return Result<PreparedKernel>(PreparedKernel(host(), [invocation]() -> ProviderSubmission {
+          invocation.tensor(0)->carrier()->store(0, Scalar(9.0F));
+          return ProviderResult(execute_reference(invocation));
+        }));
+      }))});
+  const Tensor left = whole(filled<27>({1.0F, 2.0F}));
+  const std::array<Argument, 2> operands{Argument(left), Argument(whole(filled<27>({3.0F, 4.0F})))};
+  EXPECT_THAT([&] { static_cast<void>(left.carrier()->dispatch_op("add")->forward(operands)); },
+              ThrowsMessage<ProviderContractError>(HasSubstr("unauthorized operand")));
+  EXPECT_THAT(floats(*left.carrier()), ElementsAre(1.0F, 2.0F));
+  EXPECT_EQ(left.carrier()->version(), 0);
+}
+
+TEST(CarrierDefinition, NamesAreRefusedInOrder) {
+  define<28>();
+  define_kernels<29>({pattern("own", make_kernel(run))});
+  const auto storage_only = Crate<28>::make(1);
+  EXPECT_THAT([&] { static_cast<void>(storage_only->dispatch_op("add")); },
+              ThrowsMessage<UnsupportedOperationPlan>(HasSubstr("storage-only")));
+  EXPECT_THAT([] { static_cast<void>(Crate<29>::make(1)->dispatch_op("relu")); },
+              ThrowsMessage<UnsupportedOperationPlan>(HasSubstr("no kernel")));
+  EXPECT_THROW(static_cast<void>(storage_only->dispatch_op("no such name")), NotImplementedError);
+  storage_only->release();
+  EXPECT_THAT([&] { static_cast<void>(storage_only->dispatch_op("no such name")); },
+              ThrowsMessage<RuntimeError>("Crate<28> is released"));
+}
+
+// --- Composites -------------------------------------------------------------------------------------------
+
+/// A hierarchy of one tier.
+class Wrapped final : public DefinedDependentCarrier {
+ public:
+  Ref<Carrier> inner;
+
+ protected:
+  [[nodiscard]] Ref<Carrier> make_blank() const override { return make_ref<Wrapped>(); }
+};
+
+Ref<Carrier>& inner_of(const Carrier& carrier) {
+  return const_cast<Wrapped&>(dynamic_cast<const Wrapped&>(carrier)).inner;
+}
+
+StorageFunctions wrapped_storage() {
+  return {.supports_dtype = [](const Carrier&, const DType& dtype) { return &dtype == &F; },
+          .physical_size = [](const Carrier& carrier) { return inner_of(carrier)->size(); },
+          .allocate = [](Carrier& carrier, Index slots) { inner_of(carrier) = CPU::make(slots); },
+          .release = [](Carrier& carrier) { inner_of(carrier).reset(); },
+          .read = [](const Carrier& carrier, Index index) { return inner_of(carrier)->at(index); },
+          .write = [](Carrier& carrier, Index index,
+                      const Scalar& value) { inner_of(carrier)->store(index, value); }};
+}
+
+CompositeFunctions adding_inside() {
+  return {.capabilities = [](const Carrier&) { return std::vector{add_plan(F)}; },
+          .result_carriers = [](const Carrier&,
+                                const ResolvedInvocation&) { return std::vector{carrier_class<CPU>()}; },
+          .prepare = [](Carrier&, const ResolvedInvocation& invocation) -> Result<PreparedComposite> {
+            return PreparedComposite([invocation] {
+              std::vector<Argument> operands;
+              for (std::size_t i = 0; i < 2; ++i)
+                operands.emplace_back(whole(inner_of(*invocation.tensor(i)->carrier())));
+              return ProviderResult({operands[0].tensor()->carrier()->dispatch_op("add")->forward(operands)});
+            });
+          }};
+}
+
+TEST(CompositeProvider, ComputesOnWhatTheHierarchyIsBuiltFrom) {
+  const auto storage = make_storage(wrapped_storage());
+  const CarrierClass kind = carrier_class<Wrapped>();
+  EXPECT_THAT([&] { register_carrier_definition(kind, {.storage = storage}); },
+              ThrowsMessage<TypeError>(HasSubstr("requires composite")));
+  EXPECT_THAT(
+      [&] {
+        register_carrier_definition(Crate<30>::kind(), {.storage = make_storage(functions<30>()),
+                                                        .composite = make_composite(adding_inside())});
+      },
+      ThrowsMessage<TypeError>(HasSubstr("must not supply a composite")));
+  EXPECT_THROW(static_cast<void>(make_composite({})), TypeError);
+  register_carrier_definition(kind, {.storage = storage, .composite = make_composite(adding_inside())});
+  const Ref<Carrier> one = make_defined<Wrapped>(2, {.dtype = F});
+  one->store(0, Scalar(1.5F));
+  EXPECT_EQ(one->operation_capabilities().size(), 1U);
+  const std::array<Argument, 2> operands{Argument(whole(one)), Argument(whole(one))};
+  const Tensor result = one->dispatch_op("add")->forward(operands);
+  EXPECT_EQ(result.carrier_type(), carrier_class<CPU>());
+  EXPECT_THAT(floats(*result.carrier()), ElementsAre(3.0F, 0.0F));
+  EXPECT_THAT([&] { static_cast<void>(one->dispatch_op("relu")); },
+              ThrowsMessage<UnsupportedOperationPlan>(HasSubstr("does not support")));
 }
 
 }  // namespace

@@ -60,6 +60,38 @@ class Constant final : public orlop::Carrier {
   float value_;
 };
 
+class Halves final : public orlop::DefinedCarrier {
+ public:
+  std::vector<std::int16_t> slots;  // in halves
+
+ protected:
+  orlop::Ref<orlop::Carrier> make_blank() const override { return orlop::make_ref<Halves>(); }
+};
+
+const auto halves_storage = orlop::make_storage({
+    .supports_dtype = [](const orlop::Carrier&,
+                         const orlop::DType& dtype) { return &dtype == &orlop::dtypes::Float32; },
+    .physical_size =
+        [](const orlop::Carrier& carrier) {
+          return static_cast<orlop::Index>(dynamic_cast<const Halves&>(carrier).slots.size());
+        },
+    .allocate =
+        [](orlop::Carrier& carrier, orlop::Index slots) {
+          dynamic_cast<Halves&>(carrier).slots.assign(static_cast<std::size_t>(slots), 0);
+        },
+    .release = [](orlop::Carrier& carrier) { dynamic_cast<Halves&>(carrier).slots.clear(); },
+    .read =
+        [](const orlop::Carrier& carrier, orlop::Index index) {
+          const auto& slots = dynamic_cast<const Halves&>(carrier).slots;
+          return orlop::Scalar(static_cast<float>(slots[static_cast<std::size_t>(index)]) / 2.0F);
+        },
+    .write =
+        [](orlop::Carrier& carrier, orlop::Index index, const orlop::Scalar& value) {
+          auto& slots = dynamic_cast<Halves&>(carrier).slots;
+          slots[static_cast<std::size_t>(index)] = static_cast<std::int16_t>(value.to_binary32() * 2.0F);
+        },
+});
+
 }  // namespace
 
 TEST(RecipeTest, AnOperationFromOutsideHasItsOwnGradient) {
@@ -93,4 +125,13 @@ TEST(RecipeTest, ADefinitionFromOutsideSaysWhatACallMeans) {
   const std::vector<std::optional<orlop::Tensor>> cotangents{
       orlop::friendly::ones(std::array<orlop::Index, 1>{3})};
   EXPECT_EQ(orlop::call_vjp(context, cotangents)[0]->at(2).to_binary32(), 27.0F);
+}
+
+TEST(RecipeTest, ADefinitionKeepsTheSlots) {
+  orlop::register_carrier_definition(orlop::carrier_class<Halves>(), {.storage = halves_storage});
+  const auto carrier = orlop::make_defined<Halves>(3, {.dtype = orlop::dtypes::Float32});
+  carrier->store(1, orlop::Scalar(2.5F));
+  EXPECT_EQ(carrier->slots[1], 5);
+  EXPECT_EQ(carrier->at(1).to_binary32(), 2.5F);
+  EXPECT_EQ(carrier->allocate_like(2)->size(), 2);
 }

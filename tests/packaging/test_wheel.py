@@ -143,6 +143,19 @@ def test_cpp_program_builds_against_the_installed_wheel(installed, tmp_path):
     assert "size must be positive: -1" in run(tmp_path / "build/consumer")
 
 
+def test_carrier_extension_builds_against_the_installed_wheel(root, installed, tmp_path):
+    """The example of a carrier in C++, as its author builds it."""
+    prefix = run(installed, "-I", "-c", "import orlop; print(orlop.__path__[0])", cwd=tmp_path).strip()
+    source = root / "examples/carrier_extension"
+    found = (f"-DCMAKE_PREFIX_PATH={prefix}", f"-DPython_EXECUTABLE={sys.executable}")
+    run("cmake", "-G", "Ninja", "-S", source, "-B", tmp_path / "build", *found)
+    run("cmake", "--build", tmp_path / "build")
+    program = "from run_length import RunLength; carrier = RunLength(9); carrier[4] = 2; print(carrier.runs())"
+    [module] = (tmp_path / "build").glob("run_length*.so")
+    module.rename(tmp_path / module.name)
+    assert run(installed, "-c", program, cwd=tmp_path) == "3\n"
+
+
 def test_editable_install_follows_the_source_tree(root, tmp_path):
     hook = f"from scikit_build_core.build import build_editable; print(build_editable({str(tmp_path)!r}))"
     name = run(sys.executable, "-c", hook, cwd=root).splitlines()[-1]

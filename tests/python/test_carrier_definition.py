@@ -43,14 +43,19 @@ def fresh(name="Fresh", base=Carrier):
 
 
 def test_names_are_the_same_objects_everywhere():
-    for name in extension.__all__:
-        assert hasattr(extension, name)
-    for name in ("CarrierDefinition", "CarrierFacet", "StorageProvider", "TransferRoute", "Unsupported",
-                 "register_carrier_definition"):
-        assert getattr(orlop, name) is getattr(extension, name)
-        assert name in orlop.__all__
-    for name in ("PreparedTransfer", "ProviderCompletion", "TransferProvider", "TransferRequest"):
-        assert name not in orlop.__all__
+    shared = {
+        "CarrierDefinition", "CarrierFacet", "CompositeProvider", "KernelExecutionInterface", "KernelPack",
+        "KernelPattern", "KernelProvider", "StorageProvider", "TransferRoute", "Unsupported",
+        "register_carrier_definition", "register_kernel_pack",
+    }
+    module_only = {
+        "PreparedComposite", "PreparedKernel", "PreparedTransfer", "ProviderCompletion", "ProviderResult",
+        "TransferProvider", "TransferRequest",
+    }
+    assert set(extension.__all__) == shared | module_only
+    for name in shared:
+        assert getattr(orlop, name) is getattr(extension, name) and name in orlop.__all__
+    assert not module_only & set(orlop.__all__)
 
 
 @pytest.mark.parametrize(
@@ -617,6 +622,19 @@ def test_facets_are_found_by_their_exact_class():
             carrier.facet(wrong)
         with pytest.raises(TypeError, match="CarrierFacet subclass"):
             CPU(1).require_facet(wrong)
+
+
+def test_the_tiled_carrier_is_the_one_shipped_class_with_a_definition():
+    carrier = orlop.TiledEvictable(CPU(24), CPU(0), (2, 3), (2, 2))
+    assert extension._has_carrier_definition(orlop.TiledEvictable)
+    assert type(carrier.facet(orlop.TiledResidencyFacet)) is orlop.TiledResidencyFacet
+    carrier.require_facet(orlop.TiledResidencyFacet).evict(carrier, orlop.TileSet([(0, 0)]))
+    assert carrier.tile_state((0, 0)).location == "secondary"
+    with pytest.raises(TypeError):
+        register_carrier_definition(orlop.TiledEvictable, CarrierDefinition(BOX))
+    for leaving in (lambda: move(whole(carrier), CPU(24)), lambda: move(whole(CPU(24)), carrier)):
+        with pytest.raises(NotImplementedError, match="TiledEvictable"):
+            leaving()
 
 
 def test_facets_are_no_hooks():

@@ -25,6 +25,7 @@ namespace orlop::inline v0 {
 
 class Carrier;
 class CarrierFacet;
+class InvocationExecutor;
 struct MoveRoute;
 
 /// One plan that a class declares it can execute (P20). Holds no executor.
@@ -159,6 +160,8 @@ class ORLOP_API DefinedClass {
   /// The class is observed now: what it advertises for good. Called once, under the registry's lock, so it
   /// runs no user code.
   [[nodiscard]] virtual std::shared_ptr<const CapabilitySet> freeze() = 0;
+  /// What runs its operations; null where the class has said so itself.
+  [[nodiscard]] virtual const InvocationExecutor* executor() const noexcept { return nullptr; }
   /// The exact route to another class; without a maker where there is none (S414).
   [[nodiscard]] virtual MoveRoute route_to(CarrierClass destination_class) const = 0;
   /// Whether values may be copied one by one where there is no route.

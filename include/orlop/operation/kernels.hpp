@@ -74,8 +74,8 @@ struct KernelCall {
   const ResultPlace* place = nullptr;  ///< for errors that name an element; null: the call is the whole
 };
 
-using Kernel = void (*)(const KernelCall&);
-using KernelEntry = std::pair<std::string_view, Kernel>;
+using KernelFunction = void (*)(const KernelCall&);
+using KernelEntry = std::pair<std::string_view, KernelFunction>;
 /// The kernels of one file.
 using KernelList = std::span<const KernelEntry>;
 
@@ -85,7 +85,7 @@ class ORLOP_API KernelTable {
   /// Everything in `lists`, which name each operation once.
   KernelTable(std::initializer_list<KernelList> lists);
   /// The kernel, or null.
-  [[nodiscard]] Kernel find(std::string_view name) const noexcept;
+  [[nodiscard]] KernelFunction find(std::string_view name) const noexcept;
 
  private:
   std::vector<KernelEntry> kernels_;  // ascending by name

@@ -158,7 +158,7 @@ class ORLOP_API Carrier : public Object {
   [[nodiscard]] const F& require_facet() const {
     return static_cast<const F&>(find_required_facet(typeid(F)));
   }
-  [[nodiscard]] const CarrierFacet* find_facet(const std::type_info& type) const noexcept;
+  [[nodiscard]] const CarrierFacet* find_facet(const std::type_info& type) const;
   [[nodiscard]] const CarrierFacet& find_required_facet(const std::type_info& type) const;
 
   // --- Exclusive ownership (S201) ----------------------------------------------------------------------

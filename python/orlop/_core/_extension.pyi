@@ -17,3 +17,12 @@ def peek_carrier_definition(carrier_class: object | None) -> object: ...
 
 def show_facets(carrier_class: object | None, facets: tuple) -> None:
     """Python's faces of the facets of a native class."""
+
+def register_kernel_pack(pack: object | None) -> None:
+    """
+    Adds a KernelPack to its class, all or nothing, before the class is observed.
+
+    Errors (X15): TypeError for no pack, a class without CarrierDefinition of its own, a DependentCarrier, a
+    storage-only or already observed class, or an interface that does not match; ValueError where the namespace and
+    version, or a kernel_id, are taken.
+    """

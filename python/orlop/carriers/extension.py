@@ -20,34 +20,51 @@ A class that has one needs no hooks of its own:
 ([0.0, 2.0, 0.0], 1)
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from orlop._core import Carrier, Layout, Tensor
 from orlop._core import _extension as _native
 from orlop.carriers.dtype import DType
+from orlop.carriers.operation_capability import OperationCapability
+from orlop.operation_definition import OperationDefinition, ProviderContractError
 
 __all__ = [
     "CarrierDefinition",
     "CarrierFacet",
+    "CompositeProvider",
+    "KernelExecutionInterface",
+    "KernelPack",
+    "KernelPattern",
+    "KernelProvider",
+    "PreparedComposite",
+    "PreparedKernel",
     "PreparedTransfer",
     "ProviderCompletion",
+    "ProviderResult",
     "StorageProvider",
     "TransferProvider",
     "TransferRequest",
     "TransferRoute",
     "Unsupported",
     "register_carrier_definition",
+    "register_kernel_pack",
 ]
 
 register_carrier_definition = _native.register_carrier_definition
+register_kernel_pack = _native.register_kernel_pack
 _has_carrier_definition = _native.has_carrier_definition
 _peek_carrier_definition = _native.peek_carrier_definition
 
 
 class UnsupportedStorageDTypeError(ValueError, TypeError):
     """A carrier class was asked for storage of a dtype that its provider does not support (X9)."""
+
+
+class _ResultCarriersError(ProviderContractError, ValueError):
+    """A composite named another number of result carriers than there are results (X19)."""
 
 
 # --- Checks shared by the records
@@ -68,11 +85,19 @@ def _require_callables(record, *fields):
         _require(callable(value), _kind(record), field, "must be callable: got", _kind(value))
 
 
-def _require_text(record, field):
+def _require_str(record, field):
     value = getattr(record, field)
     _require(isinstance(value, str), _kind(record), field, "must be a str: got", _kind(value))
-    if not value:
+
+
+def _require_content(record, field):
+    if not getattr(record, field):
         raise ValueError(f"[{_kind(record)}] {field} must not be empty")
+
+
+def _require_text(record, field):
+    _require_str(record, field)
+    _require_content(record, field)
 
 
 def _require_class(record, field):
@@ -81,7 +106,7 @@ def _require_class(record, field):
     _require(is_carrier, _kind(record), field, "must be a Carrier class: got", value)
 
 
-def _keep_tuple(record, field, kind=None):
+def _keep_tuple(record, field, kind=None, *, not_empty=False):
     """Walks an iterable field once and keeps it as a tuple, each entry a `kind`."""
     try:
         entries = iter(getattr(record, field))
@@ -90,10 +115,30 @@ def _keep_tuple(record, field, kind=None):
         raise TypeError(f"[{_kind(record)}] {field} must be a finite iterable: got {_kind(value)}") from None
     entries = tuple(entries)
     object.__setattr__(record, field, entries)
+    if not_empty:
+        _require_content(record, field)
     for entry in entries if kind else ():
         _require(isinstance(entry, kind), _kind(record), f"every entry of {field} must be a",
                  f"{kind.__name__}: got", _kind(entry))
     return entries
+
+
+def _equal_by_identity(*fields):
+    """Records whose `fields`, Tensors and carriers or tuples of them, are compared by identity, the others by value."""
+
+    def key(record):
+        values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+        for name in fields:
+            value = values[name]
+            values[name] = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
+        return tuple(values.values())
+
+    def complete(cls):
+        cls.__eq__ = lambda self, other: key(self) == key(other) if type(other) is type(self) else NotImplemented
+        cls.__hash__ = lambda self: hash(key(self))
+        return cls
+
+    return complete
 
 
 # --- Answers and work (X14, X18)
@@ -131,6 +176,21 @@ def _require_provider_completion(value):
              "completion of it: got", _kind(value))
 
 
+@_equal_by_identity("outputs")
+@dataclass(frozen=True, eq=False)
+class ProviderResult:
+    """The Tensors that one invocation gives, in result order; equal where they are the same Tensors.
+
+    Errors: TypeError for an entry that is no Tensor, ValueError where there is none.
+    """
+
+    outputs: tuple
+
+    def __post_init__(self):
+        if not _keep_tuple(self, "outputs", Tensor):
+            raise ValueError("[ProviderResult] outputs must not be empty; give one per result")
+
+
 # --- Storage (X10)
 
 
@@ -164,6 +224,7 @@ class StorageProvider:
 # --- Transfers (X20)
 
 
+@_equal_by_identity("tensor", "destination")
 @dataclass(frozen=True, eq=False)
 class TransferRequest:
     """One move, as a provider is asked about it; made by the framework. Both carriers are owned by the move."""
@@ -213,9 +274,169 @@ class TransferRoute:
     def __post_init__(self):
         _require_class(self, "source_class")
         _require_class(self, "destination_class")
-        _require_text(self, "route_id")
+        _require_str(self, "route_id")
         _require(isinstance(self.provider, TransferProvider), "TransferRoute",
                  "provider must be a TransferProvider: got", _kind(self.provider))
+        _require_content(self, "route_id")
+
+
+# --- Kernels and packs (X13-X18)
+
+
+class KernelExecutionInterface:
+    """What kernels of one class rely on. A pack fits where `compatibility_identity` is equal: class and version.
+
+    Subclasses add what kernels need; what is set stays. Errors: TypeError for a version that is no str, ValueError for
+    "", AttributeError for an assignment.
+    """
+
+    def __init__(self, version):
+        _require(isinstance(version, str), "KernelExecutionInterface", "version must be a str: got", _kind(version))
+        if not version:
+            raise ValueError("[KernelExecutionInterface] version must not be empty")
+        object.__setattr__(self, "version", version)
+
+    @property
+    def compatibility_identity(self):
+        """The exact class and the version."""
+        return type(self), self.version
+
+    def __setattr__(self, name, value):
+        if type(self) is KernelExecutionInterface or name == "version" or hasattr(self, name):
+            raise AttributeError(f"[{_kind(self)}] the interface is immutable: {name!r} cannot be assigned")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        raise AttributeError(f"[{_kind(self)}] the interface is immutable: {name!r} cannot be deleted")
+
+    def __repr__(self):
+        return f"{_kind(self)}({self.version!r})"
+
+
+def _require_interface(record, field):
+    value = getattr(record, field)
+    _require(isinstance(value, KernelExecutionInterface), _kind(record), field,
+             "must be a KernelExecutionInterface: got", _kind(value))
+
+
+@dataclass(frozen=True)
+class PreparedKernel:
+    """A kernel that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it."""
+
+    interface: KernelExecutionInterface
+    submit: Callable[[], "ProviderResult | ProviderCompletion"]
+
+    def __post_init__(self):
+        _require_interface(self, "interface")
+        _require_callables(self, "submit")
+
+
+@dataclass(frozen=True)
+class KernelPattern:
+    """One kernel and the exact plans that it may be asked about.
+
+    `prepare(invocation, interface)` returns a PreparedKernel or Unsupported and changes no operand. Of several patterns
+    the higher `preference` is asked first. Errors (X14): TypeError for fields of other types; ValueError for no plan, a
+    repeated one or one of another operation, and for an empty kernel_id.
+    """
+
+    operation: OperationDefinition
+    plans: tuple
+    kernel_id: str
+    prepare: Callable
+    preference: int = 0
+
+    def __post_init__(self):
+        what = "KernelPattern"
+        _require(isinstance(self.operation, OperationDefinition), what, "operation must be an OperationDefinition: got",
+                 _kind(self.operation))
+        plans = _keep_tuple(self, "plans", not_empty=True)
+        for position, plan in enumerate(plans):
+            _require(isinstance(plan, OperationCapability), what, "every entry of plans must be an OperationCapability:",
+                     "got", _kind(plan))
+            if plan in plans[:position]:
+                raise ValueError(f"[{what}] duplicate plans of {plan.operation}; list each once")
+            if plan.operation != self.operation.name:
+                raise ValueError(f"[{what}] every plan must be of operation.name {self.operation.name}: "
+                                 f"got one of {plan.operation}")
+        _require_text(self, "kernel_id")
+        _require_callables(self, "prepare")
+        _require(type(self.preference) is int, what, "preference must be a signed integer: got",
+                 _kind(self.preference))
+
+
+def _require_distinct_kernels(record, patterns):
+    names = [pattern.kernel_id for pattern in patterns]
+    if len(set(names)) != len(names):
+        raise ValueError(f"[{_kind(record)}] duplicate kernel_id: {names}; give every kernel its own")
+
+
+@dataclass(frozen=True)
+class KernelProvider:
+    """The kernels that come with a definition; packs add to them.
+
+    Errors: TypeError for fields of other types, ValueError for a repeated kernel_id.
+    """
+
+    interface: KernelExecutionInterface
+    patterns: tuple = ()
+
+    def __post_init__(self):
+        _require_interface(self, "interface")
+        _require_distinct_kernels(self, _keep_tuple(self, "patterns", KernelPattern))
+
+
+@dataclass(frozen=True)
+class KernelPack:
+    """Kernels for somebody else's carrier class.
+
+    Errors: TypeError for fields of other types; ValueError for empty ones, or a repeated kernel_id.
+    """
+
+    namespace: str
+    version: str
+    carrier_class: type
+    execution_interface: KernelExecutionInterface
+    patterns: tuple
+
+    def __post_init__(self):
+        _require_str(self, "namespace")
+        _require_str(self, "version")
+        _require_class(self, "carrier_class")
+        _require_interface(self, "execution_interface")
+        _keep_tuple(self, "patterns", KernelPattern)
+        for field in ("namespace", "version", "patterns"):
+            _require_content(self, field)
+        _require_distinct_kernels(self, self.patterns)
+
+
+# --- Composites (X19)
+
+
+@dataclass(frozen=True)
+class PreparedComposite:
+    """Work that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it."""
+
+    submit: Callable[[], "ProviderResult | ProviderCompletion"]
+
+    def __post_init__(self):
+        _require_callables(self, "submit")
+
+
+@dataclass(frozen=True)
+class CompositeProvider:
+    """How a DependentCarrier computes: three callables, each given the carrier first.
+
+    `capabilities(carrier)` is asked once, at the end of construction. `result_carriers(carrier, invocation)` names the
+    exact class of each result's carrier. `prepare(carrier, invocation)` returns a PreparedComposite or Unsupported.
+    """
+
+    capabilities: Callable[[Carrier], Iterable[OperationCapability]]
+    result_carriers: Callable
+    prepare: Callable
+
+    def __post_init__(self):
+        _require_callables(self, "capabilities", "result_carriers", "prepare")
 
 
 # --- Facets and the definition (X6, X12)
@@ -234,16 +455,18 @@ class CarrierDefinition:
     """
 
     storage: StorageProvider
-    kernels: None = None
+    kernels: KernelProvider | None = None
     transfers: tuple = ()
-    composite: None = None
+    composite: CompositeProvider | None = None
     facets: tuple = ()
 
     def __post_init__(self):
         _require(isinstance(self.storage, StorageProvider), "CarrierDefinition",
                  "storage must be a StorageProvider: got", _kind(self.storage))
-        for field in ("kernels", "composite"):
-            _require(getattr(self, field) is None, "CarrierDefinition", field, "must be None")
+        for field, kind in (("kernels", KernelProvider), ("composite", CompositeProvider)):
+            value = getattr(self, field)
+            _require(value is None or isinstance(value, kind), "CarrierDefinition", field, "must be a", kind.__name__,
+                     "or None: got", _kind(value))
         routes = _keep_tuple(self, "transfers", TransferRoute)
         pairs = [(route.source_class, route.destination_class) for route in routes]
         if len(set(pairs)) != len(pairs):

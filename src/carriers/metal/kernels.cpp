@@ -433,7 +433,7 @@ void convolve(const KernelCall& call) {
 }
 
 /// Arithmetic of gradients passes no gate; what has no kernel here runs on the processor, in the same memory.
-template <Kernel kernel>
+template <KernelFunction kernel>
 void run_or_refer(const KernelCall& call) {
   executes(call.plan) ? kernel(call) : reference_kernels().find(call.plan.operation)(call);
 }

@@ -6,6 +6,8 @@
 
 namespace orlop::inline v0 {
 
+using Kernel = KernelFunction;
+
 /// The elements of a piece of an elementwise operation, computed in place where runs of the result are long,
 /// otherwise block by block. Operands begin with the piece's first element. `result` holds slots of the
 /// plan's output, of which the window says which.
