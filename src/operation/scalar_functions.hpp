@@ -61,21 +61,18 @@ struct Pow {
   }
 };
 
+constexpr Int32 sign_bit = -0x7fffffff - 1;
+
 template <bool is_maximum>
 struct Extremum {
-  template <class T>
-  static bool wins(T a, T b) {
-    return is_maximum ? a > b : a < b;
-  }
   float operator()(float a, float b) const {
-    // Equal values differ in nothing but the sign of zero; unordered ones add up to a NaN.
-    const Int32 a_bits = bits(a);
-    const Int32 b_bits = bits(b);
-    const float equal = from_bits(is_maximum ? a_bits & b_bits : a_bits | b_bits);
-    const float tie = elementary::choose(a == b, equal, a + b);
-    return elementary::choose(wins(a, b), a, elementary::choose(wins(b, a), b, tie));
+    // Equal values, for which `a` is taken, differ in nothing but the sign of zero: the winner's sign is
+    // positive where that of `b` is, or negative.
+    const float value = is_maximum ? from_bits(bits(larger(b, a)) & (bits(b) | ~sign_bit))
+                                   : from_bits(bits(smaller(b, a)) | (bits(b) & sign_bit));
+    return b == b ? value : b;
   }
-  Int32 operator()(Int32 a, Int32 b) const { return wins(a, b) ? a : b; }
+  Int32 operator()(Int32 a, Int32 b) const { return (is_maximum ? a > b : a < b) ? a : b; }
 };
 using Maximum = Extremum<true>;
 using Minimum = Extremum<false>;
@@ -286,10 +283,12 @@ struct Select {
 };
 
 struct Clamp {
-  template <class T>
-  T operator()(T x, T lower, T upper) const {
-    return Minimum{}(Maximum{}(x, lower), upper);
+  float operator()(float x, float lower, float upper) const {
+    const Int32 value = bits(smaller(upper, larger(lower, x)));  // zeros as if they had no signs
+    const Int32 with_sign = (value & (bits(lower) | ~sign_bit)) | (bits(upper) & sign_bit);
+    return __builtin_isunordered(lower, upper) ? elementary::not_a_number : from_bits(with_sign);
   }
+  Int32 operator()(Int32 x, Int32 lower, Int32 upper) const { return Minimum{}(Maximum{}(x, lower), upper); }
 };
 
 }  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET::scalar_functions

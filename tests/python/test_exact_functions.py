@@ -234,6 +234,22 @@ def test_clamp_at_its_edges():
         orlop.clamp(ints(1), 0, 2**31)
 
 
+def test_extrema_of_special_values_have_the_same_bits_on_cpu_and_generic():
+    special = np.array([0.0, -0.0, 1, -1, 1e-45, -1e-45, 3e38, INF, -INF, NAN, -NAN], np.float32)
+    special = np.append(special, np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32))
+    x, lower, upper = (np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(special, special, special))
+    for name, model, operands in [
+        ("maximum", maximum, (x, lower)),
+        ("minimum", minimum, (x, lower)),
+        ("clamp", clamp, (x, lower, upper)),
+    ]:
+        found = [
+            array(getattr(orlop, name)(*(tensor(values, kind=kind) for values in operands))) for kind in (CPU, Generic)
+        ]
+        np.testing.assert_array_equal(found[0].view(np.uint32), found[1].view(np.uint32))
+        expect(getattr(orlop, name)(*map(tensor, operands)), model(*operands))
+
+
 def test_clamp_widens_all_operands_at_once():
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     lower, upper = np.float32([[1], [4]]), np.float32([[2, 3, 9]])
