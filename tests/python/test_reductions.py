@@ -277,6 +277,23 @@ def test_products_along_every_axis_of_every_memory_order(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strides", [None, (200, 1), (2, 402)])
+def test_extrema_among_infinities_of_both_signs(kind, strides):
+    values = np.random.default_rng(5).standard_normal((70, 200)).astype(np.float32)
+    values[3, ::7], values[66, ::7], values[40, ::3], values[41, 9::30] = INF, -INF, -INF, INF
+    source = tensor(values, strides, kind=kind)
+    for description, axis in (("r c -> r", 1), ("r c -> c", 0)):
+        for name, model in (("max", np.max), ("min", np.min)):
+            np.testing.assert_array_equal(
+                array(getattr(orlop, f"reduce_{name}")(source, description)), model(values, axis)
+            )
+        for name, model in (("argmax", np.argmax), ("argmin", np.argmin)):
+            np.testing.assert_array_equal(array(getattr(orlop, name)(source, description)), model(values, axis))
+    assert item(orlop.argmax(source, "r c -> 1")) == np.argmax(values.reshape(-1, order="F"))
+    assert item(orlop.reduce_min(source, "r c -> 1")) == -INF
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_float_products_follow_the_special_values(kind):
     for values, expected in [
         ((-0.0,), -0.0),

@@ -18,12 +18,12 @@ struct SumLoops {
   void (*add_rows)(Accumulator* sums, const T* const* rows, Index count, Index width);
 };
 
-/// The extremum of some terms, which come in no particular order of zeros, and whether one is a NaN; the
-/// value is of the other terms then, or a NaN.
+/// The extremum of some terms, which come in no particular order of zeros. One of them may be a NaN if that
+/// is set; the value is of the other terms then, or a NaN. It is set for infinities of both signs, too.
 template <class T>
 struct TermExtremum {
   T value;
-  bool has_nan;
+  bool may_have_nan;
 };
 
 template <class T>
@@ -31,15 +31,12 @@ struct ExtremumLoops {
   /// Of `count` >= 1 consecutive terms.
   TermExtremum<T> (*extremum)(const T* terms, Index count);
   // Side by side: `count` rows of `width` terms each. `best` starts with some term of each column; zeros come
-  // in no particular order. `magnitudes` become those of the bits (see is_nan), 0 for integers.
-  void (*update_rows)(T* best, std::int32_t* magnitudes, const T* const* rows, Index count, Index width);
+  // in no particular order. `traces` start as zeros, and become a NaN where a column may have one.
+  void (*update_rows)(T* best, float* traces, const T* const* rows, Index count, Index width);
   /// Likewise with the position at which each was met first; the rows lie at `position`, position + 1, …
-  void (*locate_rows)(T* best, std::int32_t* positions, std::int32_t* magnitudes, const T* const* rows,
-                      Index count, std::int32_t position, Index width);
+  void (*locate_rows)(T* best, std::int32_t* positions, float* traces, const T* const* rows, Index count,
+                      std::int32_t position, Index width);
 };
-
-/// Whether the largest magnitude among some bits is that of a NaN.
-[[nodiscard]] constexpr bool is_nan(std::int32_t magnitude) { return magnitude > 0x7f800000; }
 
 struct FibreKernels {
   SumLoops<float, float> float_sum;

@@ -47,6 +47,17 @@ Accumulator sum(const T* terms, Index count) {
   return lanes[0];
 }
 
+constexpr Index strip = 64;  // columns of some rows that are worked on while the next rows' are fetched
+
+/// Asks for the columns `first` … `last` - 1 of some rows: they need not lie where the processor expects
+/// them. They wait in the second-level cache, as rows often share a few places of the first.
+template <int count, class T>
+void prefetch(const T* const* rows, Index first, Index last) {
+  constexpr Index line = 64 / Index{sizeof(T)};
+  for (int row = 0; row < count; ++row)
+    for (Index i = first; i < last; i += line) __builtin_prefetch(rows[row] + i, 0, 2);
+}
+
 template <class Accumulator, class T>
 void add_rows(Accumulator* __restrict sums, const T* const* rows, Index count, Index width) {
   Index row = 0;
@@ -55,9 +66,13 @@ void add_rows(Accumulator* __restrict sums, const T* const* rows, Index count, I
     const T* __restrict const b = rows[row + 1];
     const T* __restrict const c = rows[row + 2];
     const T* __restrict const d = rows[row + 3];
-    for (Index i = 0; i < width; ++i)
-      sums[i] += (static_cast<Accumulator>(a[i]) + static_cast<Accumulator>(b[i])) +
-                 (static_cast<Accumulator>(c[i]) + static_cast<Accumulator>(d[i]));
+    for (Index first = 0; first < width; first += strip) {
+      const Index last = width - first < strip ? width : first + strip;
+      if (row + 8 <= count) prefetch<4>(rows + row + 4, first, last);
+      for (Index i = first; i < last; ++i)
+        sums[i] += (static_cast<Accumulator>(a[i]) + static_cast<Accumulator>(b[i])) +
+                   (static_cast<Accumulator>(c[i]) + static_cast<Accumulator>(d[i]));
+    }
   }
   for (; row < count; ++row) {
     const T* __restrict const terms = rows[row];
@@ -70,21 +85,20 @@ bool is_better(T x, T best) {
   return IsMinimum ? x < best : x > best;
 }
 
-constexpr std::int32_t infinity_bits = 0x7f800000;
 inline std::int32_t bits_of(float x) { return __builtin_bit_cast(std::int32_t, x); }
-/// Above infinity_bits for a NaN and for nothing else.
-inline std::int32_t magnitude_bits(float x) { return bits_of(x) & 0x7fffffff; }
-inline std::int32_t magnitude_bits(std::int32_t) { return 0; }
+/// Whether terms are added up to learn if one is a NaN: that costs less than a comparison.
+template <class T>
+constexpr bool is_traced = __is_same(T, float);
 
 template <bool IsMinimum, class T>
 TermExtremum<T> extremum(const T* terms, Index count) {
   constexpr int lanes = 64;
   T best[lanes];
-  std::int32_t magnitude[lanes] = {};
+  float traces[lanes] = {};
   for (int lane = 0; lane < lanes; ++lane) best[lane] = terms[0];
   const auto step = [&](int lane, T x) {
     best[lane] = is_better<IsMinimum>(x, best[lane]) ? x : best[lane];
-    magnitude[lane] = magnitude_bits(x) > magnitude[lane] ? magnitude_bits(x) : magnitude[lane];
+    if constexpr (is_traced<T>) traces[lane] += x;
   };
   Index i = 0;
   for (; i + lanes <= count; i += lanes)
@@ -93,72 +107,70 @@ TermExtremum<T> extremum(const T* terms, Index count) {
   for (int width = lanes / 2; width > 0; width /= 2)
     for (int lane = 0; lane < width; ++lane) {
       best[lane] = is_better<IsMinimum>(best[lane + width], best[lane]) ? best[lane + width] : best[lane];
-      magnitude[lane] = magnitude[lane + width] > magnitude[lane] ? magnitude[lane + width] : magnitude[lane];
+      if constexpr (is_traced<T>) traces[lane] += traces[lane + width];
     }
-  return {best[0], magnitude[0] > infinity_bits};
+  return {best[0], traces[0] != traces[0]};
 }
 
 template <bool IsMinimum, class T>
-void update_rows(T* __restrict best, std::int32_t* __restrict magnitudes, const T* const* rows, Index count,
+void update_rows(T* __restrict best, float* __restrict traces, const T* const* rows, Index count,
                  Index width) {
-  const auto step = [](T x, T& value, std::int32_t& magnitude) {
-    value = is_better<IsMinimum>(x, value) ? x : value;
-    magnitude = magnitude_bits(x) > magnitude ? magnitude_bits(x) : magnitude;
-  };
+  const auto take = [](T x, T& value) { value = is_better<IsMinimum>(x, value) ? x : value; };
   Index row = 0;
-  for (; row + 4 <= count; row += 4) {
+  for (; row + 2 <= count; row += 2) {
     const T* __restrict const a = rows[row];
     const T* __restrict const b = rows[row + 1];
-    const T* __restrict const c = rows[row + 2];
-    const T* __restrict const d = rows[row + 3];
-    for (Index i = 0; i < width; ++i) {
-      T value = best[i];
-      std::int32_t magnitude = magnitudes[i];
-      step(a[i], value, magnitude);
-      step(b[i], value, magnitude);
-      step(c[i], value, magnitude);
-      step(d[i], value, magnitude);
-      best[i] = value;
-      magnitudes[i] = magnitude;
+    for (Index first = 0; first < width; first += strip) {
+      const Index last = width - first < strip ? width : first + strip;
+      if (row + 4 <= count) prefetch<2>(rows + row + 2, first, last);
+      for (Index i = first; i < last; ++i) {
+        T value = best[i];
+        take(a[i], value);
+        take(b[i], value);
+        best[i] = value;
+        if constexpr (is_traced<T>) traces[i] += a[i] + b[i];
+      }
     }
   }
-  for (; row < count; ++row) {
-    const T* __restrict const terms = rows[row];
-    for (Index i = 0; i < width; ++i) step(terms[i], best[i], magnitudes[i]);
+  if (row == count) return;
+  const T* __restrict const terms = rows[row];
+  for (Index i = 0; i < width; ++i) {
+    take(terms[i], best[i]);
+    if constexpr (is_traced<T>) traces[i] += terms[i];
   }
 }
 
 template <bool IsMinimum, class T>
-void locate_rows(T* __restrict best, std::int32_t* __restrict positions, std::int32_t* __restrict magnitudes,
+void locate_rows(T* __restrict best, std::int32_t* __restrict positions, float* __restrict traces,
                  const T* const* rows, Index count, std::int32_t position, Index width) {
-  const auto step = [](T x, std::int32_t at, T& value, std::int32_t& place, std::int32_t& magnitude) {
+  const auto take = [](T x, std::int32_t at, T& value, std::int32_t& place) {
     const bool takes = is_better<IsMinimum>(x, value);
     place = takes ? at : place;
     value = takes ? x : value;
-    magnitude = magnitude_bits(x) > magnitude ? magnitude_bits(x) : magnitude;
   };
   Index row = 0;
-  for (; row + 4 <= count; row += 4, position += 4) {
+  for (; row + 2 <= count; row += 2, position += 2) {
     const T* __restrict const a = rows[row];
     const T* __restrict const b = rows[row + 1];
-    const T* __restrict const c = rows[row + 2];
-    const T* __restrict const d = rows[row + 3];
-    for (Index i = 0; i < width; ++i) {
-      T value = best[i];
-      std::int32_t place = positions[i];
-      std::int32_t magnitude = magnitudes[i];
-      step(a[i], position, value, place, magnitude);
-      step(b[i], position + 1, value, place, magnitude);
-      step(c[i], position + 2, value, place, magnitude);
-      step(d[i], position + 3, value, place, magnitude);
-      best[i] = value;
-      positions[i] = place;
-      magnitudes[i] = magnitude;
+    for (Index first = 0; first < width; first += strip) {
+      const Index last = width - first < strip ? width : first + strip;
+      if (row + 4 <= count) prefetch<2>(rows + row + 2, first, last);
+      for (Index i = first; i < last; ++i) {
+        T value = best[i];
+        std::int32_t place = positions[i];
+        take(a[i], position, value, place);
+        take(b[i], position + 1, value, place);
+        best[i] = value;
+        positions[i] = place;
+        if constexpr (is_traced<T>) traces[i] += a[i] + b[i];
+      }
     }
   }
-  for (; row < count; ++row, ++position) {
-    const T* __restrict const terms = rows[row];
-    for (Index i = 0; i < width; ++i) step(terms[i], position, best[i], positions[i], magnitudes[i]);
+  if (row == count) return;
+  const T* __restrict const terms = rows[row];
+  for (Index i = 0; i < width; ++i) {
+    take(terms[i], position, best[i], positions[i]);
+    if constexpr (is_traced<T>) traces[i] += terms[i];
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr Index block_terms = 4096;  // consecutive terms that are reduced by lanes
 constexpr Index block_rows = 128;    // rows that are reduced one after the other
-constexpr Index row_width = 2048;    // fibres reduced side by side
+constexpr Index row_width = 1024;    // fibres reduced side by side
 
 /// Sums of equal blocks as a balanced tree: the rounding error grows with the logarithm of their number.
 /// `Value` has `add(other)`.
@@ -47,6 +47,10 @@ struct OneSum {
   Accumulator value{};
   void add(const OneSum& other) { value += other.value; }
 };
+
+/// What is computed side by side for up to `row_width` fibres, in whole cache lines.
+template <class T>
+struct alignas(64) Columns : std::array<T, row_width> {};
 
 template <class Accumulator>
 struct RowSum {
@@ -203,6 +207,8 @@ class Sum {
       : operation_(call.plan.operation), reduced_(loops.reduced) {}
 
   [[nodiscard]] Accumulator fibre(const T* first, Part part) const {
+    const Index count = part.last - part.first;
+    if (count <= block_terms && reduced_.is_contiguous(0)) return loops_.sum(first + part.first, count);
     SumTree<OneSum<Accumulator>> tree;
     OneSum<Accumulator> total;
     for_each_block(first, reduced_, part,
@@ -213,14 +219,14 @@ class Sum {
 
   void rows(const T* first, Index step, Index width, Part part, Accumulator* out) const {
     using Row = RowSum<Accumulator>;
-    const Row zeros{std::vector<Accumulator>(static_cast<std::size_t>(width))};
     SumTree<Row> tree;
+    Columns<Accumulator> sums;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
-      Row block = zeros;
-      loops_.add_rows(block.values.data(), rows, count, width);
-      tree.add(std::move(block));
+      std::fill_n(sums.begin(), width, Accumulator{});
+      loops_.add_rows(sums.data(), rows, count, width);
+      tree.add({std::vector<Accumulator>(sums.begin(), sums.begin() + width)});
     });
-    Row total = zeros;
+    Row total{std::vector<Accumulator>(static_cast<std::size_t>(width))};
     tree.add_to(total);
     std::copy(total.values.begin(), total.values.end(), out);
   }
@@ -266,7 +272,7 @@ void add_to_kept_sums(const KernelCall& call) {
   }
 }
 
-/// The extremum of one fibre term by term: the rule itself (P10), for the fibres in which a NaN was met.
+/// The extremum of one fibre term by term: the rule itself (P10), for the fibres that may have a NaN.
 template <bool IsMinimum, class T>
 T extremum_in_order(const T* first, const StridedLoop& in_order) {
   T best = *first;
@@ -296,24 +302,25 @@ class Extremum {
     for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
       const Partial block = loops_.extremum(terms, count);
       if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
-      best.has_nan = best.has_nan || block.has_nan;
+      best.may_have_nan = best.may_have_nan || block.may_have_nan;
       is_first = false;
     });
     if constexpr (std::is_same_v<T, float>)
-      if (best.value == 0 && !best.has_nan) best.value = zero_of(first, part);
+      if (best.value == 0 && !best.may_have_nan) best.value = zero_of(first, part);
     return best;
   }
 
   void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
-    std::vector<T> best(static_cast<std::size_t>(width));
-    std::vector<std::int32_t> magnitudes(best.size());
+    Columns<T> best;
+    Columns<float> traces;
+    std::fill_n(traces.begin(), width, 0.0F);
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index row) {
       if (row == part.first) std::copy_n(rows[0], width, best.data());
-      loops_.update_rows(best.data(), magnitudes.data(), rows, count, width);
+      loops_.update_rows(best.data(), traces.data(), rows, count, width);
     });
     bool is_zero_met = false;
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      out[i] = {best[i], is_nan(magnitudes[i])};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
+      out[i] = {best[i], traces[i] != traces[i]};
       is_zero_met = is_zero_met || best[i] == 0;
     }
     if constexpr (std::is_same_v<T, float>)
@@ -322,10 +329,10 @@ class Extremum {
 
   void merge(Partial& best, const Partial& next) const {
     if (beats<IsMinimum>(next.value, best.value)) best.value = next.value;
-    best.has_nan = best.has_nan || next.has_nan;
+    best.may_have_nan = best.may_have_nan || next.may_have_nan;
   }
   void store(T& slot, const Partial& best, const T* first) const {
-    slot = best.has_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
+    slot = best.may_have_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
   }
 
  private:
@@ -359,7 +366,7 @@ class Position {
  public:
   struct Partial {
     T value;
-    bool has_nan;
+    bool may_have_nan;
     std::int32_t ordinal;  // of the first such value
   };
 
@@ -371,10 +378,10 @@ class Position {
     bool is_first = true;
     for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto& offsets) {
       const TermExtremum<T> block = loops_.extremum(terms, count);
-      best.has_nan = best.has_nan || block.has_nan;
+      best.may_have_nan = best.may_have_nan || block.may_have_nan;
       const bool is_improved = is_first || is_better<IsMinimum>(block.value, best.value);
       is_first = false;
-      if (best.has_nan || (!is_improved && block.value != best.value)) return;
+      if (best.may_have_nan || (!is_improved && block.value != best.value)) return;
       const auto met = static_cast<std::int32_t>(
           offsets[1] + fibre_kernels().find(terms, count, block.value) * reduced_.step(1));
       best.ordinal = is_improved ? met : std::min(best.ordinal, met);
@@ -385,39 +392,46 @@ class Position {
 
   // In ordinal order, so that the first of equal terms stays.
   void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
-    std::vector<T> best(static_cast<std::size_t>(width));
-    std::vector<std::int32_t> magnitudes(best.size());
-    std::vector<std::int32_t> positions(best.size(), static_cast<std::int32_t>(part.first));
+    Columns<T> best;
+    Columns<float> traces;
+    Columns<std::int32_t> positions;
+    std::fill_n(traces.begin(), width, 0.0F);
+    std::fill_n(positions.begin(), width, static_cast<std::int32_t>(part.first));
     for_each_row_block(first, step, width, in_order_, part,
                        [&](const T* const* rows, Index count, Index row) {
                          if (row == part.first) std::copy_n(rows[0], width, best.data());
-                         loops_.locate_rows(best.data(), positions.data(), magnitudes.data(), rows, count,
+                         loops_.locate_rows(best.data(), positions.data(), traces.data(), rows, count,
                                             static_cast<std::int32_t>(row), width);
                        });
-    for (std::size_t i = 0; i < best.size(); ++i) out[i] = {best[i], is_nan(magnitudes[i]), positions[i]};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i)
+      out[i] = {best[i], traces[i] != traces[i], positions[i]};
   }
 
   void merge(Partial& best, const Partial& next) const {
     const bool is_improved = is_better<IsMinimum>(next.value, best.value);
-    const bool has_nan = best.has_nan || next.has_nan;
+    const bool may_have_nan = best.may_have_nan || next.may_have_nan;
     if (is_improved || (next.value == best.value && next.ordinal < best.ordinal)) best = next;
-    best.has_nan = has_nan;
+    best.may_have_nan = may_have_nan;
   }
   void store(std::int32_t& slot, const Partial& best, const T* first) const {
-    slot = best.has_nan ? first_nan(first) : best.ordinal;
+    slot = best.may_have_nan ? position_in_order(first) : best.ordinal;
   }
 
  private:
-  [[nodiscard]] std::int32_t first_nan(const T* first) const {
+  /// The rule itself, term by term.
+  [[nodiscard]] std::int32_t position_in_order(const T* first) const {
+    T best = *first;
+    Index position = 0;
     Index ordinal = 0;
-    Index met = in_order_.size;
     for_each_run(in_order_, 0, in_order_.size, [&](std::span<const Index> offsets, Index count) {
       for (Index i = 0; i < count; ++i, ++ordinal) {
         const T x = first[offsets[0] + i * in_order_.step(0)];
-        if (x != x && met == in_order_.size) met = ordinal;
+        if (!precedes<IsMinimum>(x, best)) continue;
+        best = x;
+        position = ordinal;
       }
     });
-    return static_cast<std::int32_t>(met);
+    return static_cast<std::int32_t>(position);
   }
 
   const StridedLoop& reduced_;  // operands: the source, the ordinal
