@@ -1,8 +1,6 @@
 // Narrowing exact integers.
 #include "operation/exact_integer.hpp"
 
-#include <limits>
-
 #include "orlop/base/error.hpp"
 
 namespace orlop::inline v0 {
@@ -14,10 +12,8 @@ void raise_int32_overflow(std::string_view operation, std::string_view which) {
       "floating point");
 }
 
-std::int32_t checked_int32(std::string_view operation, Int128 value) {
-  if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
-    raise_int32_overflow(operation, text(": ", to_string(value)));
-  return static_cast<std::int32_t>(value);
+void raise_int32_overflow(std::string_view operation, Int128 value) {
+  raise_int32_overflow(operation, text(": ", to_string(value)));
 }
 
 std::int32_t checked_product(std::string_view operation, std::int64_t product) {

@@ -13,9 +13,14 @@ __extension__ using Int128 = __int128;
 
 /// OverflowError for an exact result beyond Int32; `which` says which one.
 [[noreturn]] void raise_int32_overflow(std::string_view operation, std::string_view which);
+[[noreturn]] void raise_int32_overflow(std::string_view operation, Int128 value);
 
 /// `value` as an Int32; OverflowError beyond it.
-[[nodiscard]] std::int32_t checked_int32(std::string_view operation, Int128 value);
+[[nodiscard]] inline std::int32_t checked_int32(std::string_view operation, Int128 value) {
+  const auto stored = static_cast<std::int32_t>(value);
+  if (stored != value) raise_int32_overflow(operation, value);
+  return stored;
+}
 
 /// A product of Int32 values that left Int32 for good: only a zero can bring it back.
 constexpr std::int64_t lost_product = (std::int64_t{1} << 31) + 1;

@@ -1,6 +1,7 @@
 // An operand of matmul as a matrix, whatever its layout.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -48,10 +49,15 @@ class Matrix {
   template <class T, class Stored, class Body>
   void visit(const Stored* data, const MatrixPart& part, Body body) const {
     const Index* const rows = rows_.data() + part.first_row;
-    Index position = 0;
-    for (Index term = part.first_term; term < part.last_term; ++term) {
-      const Stored* const column = data + terms_[static_cast<std::size_t>(term)];
-      for (Index row = 0; row < part.rows(); ++row) body(static_cast<T>(column[rows[row]]), position++);
+    const Index* const terms = terms_.data() + part.first_term;
+    // Of rows that lie apart a few at a time: their terms come from few cache lines.
+    const bool is_dense = part.rows() < 2 || rows[1] - rows[0] == 1;
+    const Index height = is_dense ? part.rows() : 16;
+    for (Index first = 0; first < part.rows(); first += height) {
+      const Index last = std::min(first + height, part.rows());
+      for (Index term = 0; term < part.terms(); ++term)
+        for (Index row = first; row < last; ++row)
+          body(static_cast<T>(data[terms[term] + rows[row]]), row + term * part.rows());
     }
   }
 

@@ -77,15 +77,18 @@ void matmul_float(const KernelCall& call, float beta) {
   const Index rows = splits_rhs ? b.rows : a.rows;
   const double work =
       static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
-  parallel_for((rows - 1) / panel + 1, panel_grain(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
-               [&](Index first, Index last) {
-                 const Index row = first * panel;
-                 const Index count = std::min(last * panel, rows) - row;
-                 if (splits_rhs)
-                   multiply(a, b.some_rows(row, count), beta, result + row * leading, leading);
-                 else
-                   multiply(a.some_rows(row, count), b, beta, result + row, leading);
-               });
+  const Index panels = (rows - 1) / panel + 1;
+  // Each range arranges all of the other operand for itself: two for each thread are enough.
+  const Index grain = std::max(panel_grain(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
+                               panels / (2 * thread_count()));
+  parallel_for(panels, grain, [&](Index first, Index last) {
+    const Index row = first * panel;
+    const Index count = std::min(last * panel, rows) - row;
+    if (splits_rhs)
+      multiply(a, b.some_rows(row, count), beta, result + row * leading, leading);
+    else
+      multiply(a.some_rows(row, count), b, beta, result + row, leading);
+  });
 }
 
 // --- In blocks of doubles
@@ -230,9 +233,12 @@ void matmul_integer(const KernelCall& call) {
   // Doubles hold every integer up to 2^53, and so does any partial sum of whole products below this bound.
   const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
   const bool is_small = bound < 0x1p53;
+  const auto sum = [=](const ProductBlock& block, std::size_t position) {
+    return is_small ? Int128{static_cast<std::int64_t>(block.value(position))} : block.integer(position);
+  };
   contract_blocks<Slot>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
                         [&](Slot& slot, const ProductBlock& block, std::size_t position) {
-                          kept_sums::store(call.plan.operation, slot, block.integer(position));
+                          kept_sums::store(call.plan.operation, slot, sum(block, position));
                         });
 }
 
