@@ -1,6 +1,7 @@
 // The traversal: iterative, topological, published only as a whole.
 #include "orlop/operation/autograd.hpp"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <unordered_set>
@@ -107,8 +108,9 @@ Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
 
 class Traversal {
  public:
-  /// Finds every node below `root` in topological order, consumers first.
-  explicit Traversal(Operation* root) {
+  /// Finds every node below `root` in topological order, consumers first. Where `leaves` are given, the
+  /// gradients of other leaves need not be computed.
+  explicit Traversal(Operation* root, std::optional<std::span<const Tensor>> leaves = {}) : leaves_(leaves) {
     if (root == nullptr) return;
     struct Frame {
       Operation* node;
@@ -159,8 +161,10 @@ class Traversal {
                           " was already released by an earlier "
                           "backward; pass retain_graph=True there to go through it again");
     node.validate_input_versions();
-    const Gradients gradients = node.backward(cotangent);
     const std::vector<Tensor> inputs = node.inputs();
+    std::vector<bool> wanted;
+    for (const Tensor& input : inputs) wanted.push_back(is_wanted(input));
+    const Gradients gradients = node.partial_backward(cotangent, wanted);
     if (gradients.size() != inputs.size())
       raise<ValueError>("backward", node.operation_name(),
                         " must return one gradient or None per saved input: ", inputs.size(), " expected, ",
@@ -196,6 +200,11 @@ class Traversal {
   }
 
  private:
+  [[nodiscard]] bool is_wanted(const Tensor& input) const {
+    return !leaves_ || node_of(input) != nullptr ||
+           std::find(leaves_->begin(), leaves_->end(), input) != leaves_->end();
+  }
+
   struct Arrival {
     Tensor target;
     Tensor cotangent;
@@ -204,6 +213,7 @@ class Traversal {
   std::unordered_map<TensorObject*, Arrival> arrived_;
   std::vector<TensorObject*> arrival_order_;
   std::unordered_map<Operation*, std::vector<TensorObject*>> results_;
+  std::optional<std::span<const Tensor>> leaves_;
 };
 
 Tensor one_like(const Tensor& tensor) {
@@ -247,7 +257,7 @@ namespace {
 
 std::vector<std::optional<Tensor>> unbatched_grad(const Tensor& output, std::span<const Tensor> inputs,
                                                   const Tensor& cotangent, bool retain_graph) {
-  Traversal traversal(node_of(output));
+  Traversal traversal(node_of(output), inputs);
   traversal.deliver(output, cotangent);
   traversal.run();
   std::vector<std::optional<Tensor>> gradients;

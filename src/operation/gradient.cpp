@@ -9,7 +9,7 @@ namespace orlop::inline v0 {
 
 bool GradientContext::wants(std::size_t position) const {
   const Tensor* tensor = arguments_[position].tensor();
-  return tensor != nullptr && tensor->is_differentiable();
+  return tensor != nullptr && tensor->is_differentiable() && (is_wanted_.empty() || is_wanted_[position]);
 }
 
 Tensor GradientContext::result() const {

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "orlop/operation/operation.hpp"
 
@@ -12,16 +14,19 @@ namespace orlop::inline v0 {
 
 class Definition;
 
-/// The state of one backward call.
+/// The state of one backward call. `is_wanted` says for each argument whether its gradient is asked for;
+/// empty: every one is.
 class GradientContext {
  public:
   GradientContext(const Definition& definition, std::span<const Argument> arguments, const Tensor& cotangent,
-                  CarrierClass carrier_class, const OperationExecutionOptions* options)
+                  CarrierClass carrier_class, const OperationExecutionOptions* options,
+                  std::vector<bool> is_wanted = {})
       : definition_(definition),
         arguments_(arguments),
         cotangent_(cotangent),
         carrier_class_(carrier_class),
-        options_(options) {}
+        options_(options),
+        is_wanted_(std::move(is_wanted)) {}
 
   /// All positional arguments of the forward call, Tensors included.
   [[nodiscard]] std::span<const Argument> arguments() const noexcept { return arguments_; }
@@ -32,7 +37,7 @@ class GradientContext {
   [[nodiscard]] const Tensor& cotangent() const noexcept { return cotangent_; }
   [[nodiscard]] CarrierClass carrier_class() const noexcept { return carrier_class_; }
   [[nodiscard]] const OperationExecutionOptions* options() const noexcept { return options_; }
-  /// Whether the argument at `position` is a differentiable Tensor.
+  /// Whether the argument at `position` is a differentiable Tensor whose gradient is asked for.
   [[nodiscard]] bool wants(std::size_t position) const;
 
   /// The forward result, computed again from the saved inputs.
@@ -70,6 +75,7 @@ class GradientContext {
   const Tensor& cotangent_;
   CarrierClass carrier_class_;
   const OperationExecutionOptions* options_;
+  std::vector<bool> is_wanted_;
 };
 
 /// `tensor` summed over every leaf whose extent in `shape` (same profile) is one; itself where there is none.

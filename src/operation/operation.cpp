@@ -154,6 +154,10 @@ Gradients Operation::backward(const Tensor&) {
                       "the operation implements no backward; override it to make it differentiable");
 }
 
+Gradients Operation::partial_backward(const Tensor& gradient, const std::vector<bool>&) {
+  return backward(gradient);
+}
+
 std::map<std::string, std::any>& Operation::ctx() {
   if (!ctx_) ctx_ = std::make_unique<std::map<std::string, std::any>>();
   return *ctx_;

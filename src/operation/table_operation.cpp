@@ -23,16 +23,24 @@ Tensor TableOperation::forward_impl(std::span<const Argument> inputs) {
 }
 
 Gradients TableOperation::backward(const Tensor& gradient) {
+  return partial_backward(gradient, std::vector<bool>(inputs().size(), true));
+}
+
+Gradients TableOperation::partial_backward(const Tensor& gradient, const std::vector<bool>& wanted) {
   if (std::optional<Gradients> gradients = definition_.fixed_gradients()) return std::move(*gradients);
   const std::vector<Argument> arguments = others_.with(inputs());
   if (arguments.empty())
     raise<RuntimeError>(definition_.name(),
                         "nothing was saved for backward: run forward with gradients enabled "
                         "on differentiable Tensors first");
+  std::vector<bool> is_wanted;  // by argument
+  auto next = wanted.begin();
+  for (const Argument& argument : arguments) is_wanted.push_back(argument.tensor() != nullptr && *next++);
   if (definition_.is_view()) validate_input_versions();  // M504
   const NoGrad no_grad;
   const CarrierClass carrier_class = inputs().front().carrier_type();
-  const GradientContext context(definition_, arguments, gradient, carrier_class, execution_options());
+  const GradientContext context(definition_, arguments, gradient, carrier_class, execution_options(),
+                                std::move(is_wanted));
   definition_.check_cotangent(context);
   return definition_.gradients(context);
 }

@@ -208,3 +208,36 @@ def test_a_shared_subgraph(name):
         return y * y + 2.0 * y
 
     near(array(leaf.grad), slopes(function, values.astype(np.float64), cotangent))
+
+
+def leaves_of(plan, arguments):
+    return [argument for argument, operand in zip(arguments, plan.operands, strict=True) if operand.dtype is FLOAT]
+
+
+SEVERAL = [plan for plan in DIFFERENTIABLE if len(leaves_of(plan, plan.operands)) > 1]
+
+
+@pytest.mark.parametrize("plan", SEVERAL, ids=plan_name)
+def test_grad_of_one_operand_is_what_grad_of_all_gives(plan):
+    random = np.random.default_rng(12)
+    values = operands(plan, random)
+    arguments = [tensor(value) if isinstance(value, np.ndarray) else value for value in values]
+    leaves = leaves_of(plan, arguments)
+    result = run(plan, arguments)
+    cotangent = tensor(random.standard_normal(tuple(result.shape)).astype(np.float32))
+    together = orlop.grad(result, leaves, cotangent, retain_graph=True)
+    for leaf, expected in zip(leaves, together, strict=True):
+        (found,) = orlop.grad(result, [leaf], cotangent, retain_graph=True)
+        np.testing.assert_array_equal(array(found), array(expected))
+
+
+def test_grad_computes_nothing_for_leaves_that_are_not_asked_for():
+    asked = tensor(np.array([[1, 2], [3, 4], [5, 6]], np.float32))
+    slots = tensor(np.array([1, 2, 3, 4], np.float32))
+    # Neighbouring rows share a slot: there is no gradient that could be given to it.
+    shared = orlop.Tensor(slots.carrier, 0, orlop.Layout(orlop.Shape(3, 2), orlop.Stride(1, 1)))
+    cotangent = tensor(np.ones((3, 2), np.float32))
+    (found,) = orlop.grad(asked * shared, [asked], cotangent)
+    np.testing.assert_array_equal(array(found), array(shared))
+    with pytest.raises(ValueError, match="share slots"):
+        orlop.grad(asked * shared, [asked, shared], cotangent)

@@ -82,6 +82,9 @@ class ORLOP_API Operation : public Object {
                          const OperationExecutionOptions* options = nullptr);
   /// The vector-Jacobian product. Default: RuntimeError.
   virtual Gradients backward(const Tensor& gradient);
+  /// The same where nobody asks for the gradients of saved inputs that are not `wanted`: they may be missing.
+  /// Default: backward.
+  virtual Gradients partial_backward(const Tensor& gradient, const std::vector<bool>& wanted);
 
   /// The instance's own state, for authors.
   [[nodiscard]] std::map<std::string, std::any>& ctx();

@@ -16,6 +16,7 @@ class ORLOP_API TableOperation final : public Operation {
   ~TableOperation() override;
 
   Gradients backward(const Tensor& gradient) override;
+  Gradients partial_backward(const Tensor& gradient, const std::vector<bool>& wanted) override;
   [[nodiscard]] std::string implementation_name() const override;
 
  protected:
