@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "orlop/base/parallel.hpp"
+
 namespace orlop::inline v0 {
 
 namespace {
@@ -17,18 +19,24 @@ namespace {
 
 bool is_outside(std::int32_t index, Index extent) { return index < 0 || index >= extent; }
 
+/// The sign bit is set where one of the indices, `step` apart, is negative or beyond the last one.
+std::uint32_t faults(const std::int32_t* indices, Index step, Index count, std::uint32_t last) {
+  std::uint32_t all = 0;
+  for (Index i = 0; i < count; ++i) {
+    const auto index = static_cast<std::uint32_t>(indices[i * step]);
+    all |= index | (last - index);
+  }
+  return all;
+}
+
 /// IndexError for the first of `count` indices, `step` apart, outside [0, extent). Looks for it only where
 /// there is one.
 void check_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
                Index extent) {
-  const auto limit =
-      static_cast<std::uint32_t>(std::min(extent, Index{1} << 31));  // negative ones lie beyond it
-  bool has_outside = false;
-  if (step == 1)
-    for (Index i = 0; i < count; ++i) has_outside |= static_cast<std::uint32_t>(indices[i]) >= limit;
-  else
-    for (Index i = 0; i < count; ++i) has_outside |= static_cast<std::uint32_t>(indices[i * step]) >= limit;
-  if (!has_outside) return;
+  const auto last = static_cast<std::uint32_t>(std::min(extent, Index{1} << 31) - 1);
+  const std::uint32_t found =
+      step == 1 ? faults(indices, 1, count, last) : faults(indices, step, count, last);
+  if (found >> 31 == 0) return;
   for (Index i = 0; i < count; ++i)
     if (const std::int32_t index = indices[i * step]; is_outside(index, extent))
       raise_index(operation, index, extent);
@@ -64,21 +72,24 @@ SmallVector<Index, 8> joined(std::span<const Index> first, std::span<const Index
   return all;
 }
 
-/// Calls `body(indices, step, count)` for runs of indices in ordinal order.
+/// Calls `body(indices, step, count)` for runs of indices in ordinal order, with several threads where each
+/// is to get at least `grain`.
 template <class Body>
-void for_each_index_run(const KernelOperand& indices, Body body) {
+void for_each_index_run(const KernelOperand& indices, Index grain, Body body) {
   const std::array<const Layout*, 1> layouts{indices.layout};
   const StridedLoop loop = coalesce_together(indices.layout->extents(), layouts);
   const auto* const data = reinterpret_cast<const std::int32_t*>(indices.data);
-  for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
-    body(data + offsets[0], loop.step(0), count);
+  parallel_for(loop.size, grain, [&](Index first, Index last) {
+    for_each_run(loop, first, last, [&](std::span<const Index> offsets, Index count) {
+      body(data + offsets[0], loop.step(0), count);
+    });
   });
 }
 
 }  // namespace
 
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
-  for_each_index_run(indices, [&](const std::int32_t* run, Index step, Index count) {
+  for_each_index_run(indices, 4 * parallel_grain, [&](const std::int32_t* run, Index step, Index count) {
     check_run(operation, run, step, count, extent);
   });
 }
@@ -94,7 +105,8 @@ void check_distinct(std::string_view operation, const KernelOperand& indices) {
                         "; every place is written at most once; use scatter_add to add up its updates");
     is_taken[place] = true;
   };
-  for_each_index_run(indices, [&](const std::int32_t* run, Index step, Index count) {
+  const Index all = indices.layout->size();
+  for_each_index_run(indices, all, [&](const std::int32_t* run, Index step, Index count) {
     for (Index i = 0; i < count; ++i) take(run[i * step]);
   });
 }
@@ -128,21 +140,27 @@ IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const 
   indices_ = loop_of(indices.extents(), indices.strides(), indexed.strides);
 }
 
-void IndexingLoops::read(Index slot, Block& block) const {
-  std::array<std::int32_t, block_size> indices;  // read once: another thread may be writing
+void IndexingLoops::read(Index slot, Index count, std::int32_t* indices) const {
   const Index step = indices_.step(0);
   const std::int32_t* const data = data_ + slot;
   if (step == 1)
-    std::copy_n(data, block.count, indices.data());
+    std::copy_n(data, count, indices);
   else
-    for (Index i = 0; i < block.count; ++i) indices[static_cast<std::size_t>(i)] = data[i * step];
-  check_run(operation_, indices.data(), 1, block.count, extent_);
-  const auto read = std::span(indices).first(static_cast<std::size_t>(block.count));
+    for (Index i = 0; i < count; ++i) indices[i] = data[i * step];
+  check_run(operation_, indices, 1, count, extent_);
+}
+
+void IndexingLoops::locate(Index slot, Block& block) const {
+  std::array<std::int32_t, block_size> indices;
+  read(slot, block.count, indices.data());
+  const auto known = std::span(indices).first(static_cast<std::size_t>(block.count));
   Index* table = block.table.data();
-  if (step_)
-    for (const std::int32_t index : read) *table++ = index * *step_;
+  if (step_ == 1)
+    for (const std::int32_t index : known) *table++ = index;
+  else if (step_)
+    for (const Index axis_step = *step_; const std::int32_t index : known) *table++ = index * axis_step;
   else
-    for (const std::int32_t index : read) *table++ = offset_of(axis_, index);
+    for (const std::int32_t index : known) *table++ = offset_of(axis_, index);
 }
 
 }  // namespace orlop::inline v0

@@ -28,6 +28,24 @@ class IndexingLoops {
   /// How many indices there are.
   [[nodiscard]] Index size() const noexcept { return indices_.size; }
 
+  /// Whether the indices lie side by side, and so do their items and the slots of the axis.
+  [[nodiscard]] bool is_dense() const noexcept {
+    return step_ == 1 && indices_.is_contiguous(0) && indices_.is_contiguous(1);
+  }
+  /// Then: calls `body(table, item)` with the offsets for the indices `first` … `last` - 1 in ordinal order.
+  /// They are checked as in for_each_block, but so few at a time that the processor looks ahead past them.
+  template <class Body>
+  void for_each_dense(Index first, Index last, Body body) const {
+    constexpr Index group = 64;
+    std::array<std::int32_t, group> indices;
+    for (; first + group <= last; first += group) {
+      read(first, group, indices.data());
+      for (Index i = 0; i < group; ++i) body(Index{indices[static_cast<std::size_t>(i)]}, first + i);
+    }
+    read(first, last - first, indices.data());
+    for (Index i = 0; first + i < last; ++i) body(Index{indices[static_cast<std::size_t>(i)]}, first + i);
+  }
+
   /// So many indices are read at once at most.
   static constexpr Index block_size = 1024;
   /// Some neighbouring indices: the offset of each one's element in the table; that of the first one's item,
@@ -48,15 +66,17 @@ class IndexingLoops {
       for (Index start = 0; start < count; start += block_size) {
         block.count = std::min(block_size, count - start);
         block.item = offsets[1] + start * block.item_step;
-        read(offsets[0] + start * indices_.step(0), block);
+        locate(offsets[0] + start * indices_.step(0), block);
         body(block);
       }
     });
   }
 
  private:
-  /// The indices from this slot on.
-  void read(Index slot, Block& block) const;
+  /// Copies and checks `count` indices from this slot on: once, as another thread may be writing.
+  void read(Index slot, Index count, std::int32_t* indices) const;
+  /// The offsets in the table of the indices from this slot on.
+  void locate(Index slot, Block& block) const;
 
   std::string_view operation_;
   const std::int32_t* data_;

@@ -175,9 +175,6 @@ void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool st
     }
     copy_corner<Slot>(from, to, plane, row, end, column, plane.columns);
   }
-#if defined(__SSE2__)
-  if (streams) _mm_sfence();  // before another thread hears that the slots are there
-#endif
 }
 
 /// The mode along which the source is denser than along mode 0, or 0. Short modes gain nothing from tiles.
@@ -224,6 +221,7 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
                                          to + at[to_side] * bytes + row * plane.row_to, part, streams);
                        });
                  }
+                 if (streams) end_streams();
                });
 }
 
@@ -235,6 +233,12 @@ void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index 
     copy_rows<std::uint8_t>(from, to, plane, is_streamed);
   else
     copy_rows<std::uint32_t>(from, to, plane, is_streamed);
+}
+
+void end_streams() noexcept {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
 }
 
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,

@@ -19,9 +19,13 @@ struct Plane {
 };
 
 /// Copies a plane of slots; fastest where the target is dense along rows and the source along columns. A
-/// target that is not read soon need not pass through the caches: `is_streamed`.
+/// target that is not read soon need not pass through the caches: `is_streamed`. After such copies
+/// end_streams follows, once, as it waits for memory.
 void copy_plane(const std::byte* from, std::byte* to, const Plane& plane, Index slot_bytes,
                 bool is_streamed = false);
+
+/// Before another thread hears that the slots of streamed copies are there.
+void end_streams() noexcept;
 
 /// Whether a target of so many bytes is more than a core's own caches hold.
 [[nodiscard]] constexpr bool is_streamed(Index bytes) { return bytes >= Index{8} << 20; }

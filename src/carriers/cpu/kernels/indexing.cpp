@@ -66,10 +66,18 @@ void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
     for (; first < last; ++first) {
       const Index coordinate = first / across * width;
       const Index index = first % across * length;
-      loops.for_each_block(
-          index, std::min(index + length, loops.size()), [&](const IndexingLoops::Block& block) {
-            for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
-          });
+      const Index end = std::min(index + length, loops.size());
+      if (width == 1 && loops.is_dense())
+        for_each_run(others, coordinate, coordinate + 1, [&](std::span<const Index> offsets, Index) {
+          loops.for_each_dense(
+              index, end, [body, table_start = offsets[0], item_start = offsets[1]](Index table, Index item) {
+                body(table_start + table, item_start + item);
+              });
+        });
+      else
+        loops.for_each_block(index, end, [&](const IndexingLoops::Block& block) {
+          for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
+        });
     }
   });
 }
@@ -85,6 +93,7 @@ bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
                     width <= most && call.plan.output.slot_bytes() == bytes;
   if (!fits) return false;
   const auto* const table = reinterpret_cast<const float*>(call.operands[0].data);
+  const bool streams = is_streamed(call.layout.size() * bytes);
   parallel_for(loops.size(), parallel_grain / width, [&](Index first, Index last) {
     alignas(64) std::array<float, height * most> rows;
     loops.for_each_block(first, last, [&](const IndexingLoops::Block& block) {
@@ -96,10 +105,10 @@ bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
         const Plane plane{count, width * bytes, block.item_step * bytes,
                           width, bytes,         others.step(1) * bytes};
         copy_plane(reinterpret_cast<const std::byte*>(rows.data()),
-                   call.result + (block.item + start * block.item_step) * bytes, plane, bytes,
-                   is_streamed(call.layout.size() * bytes));
+                   call.result + (block.item + start * block.item_step) * bytes, plane, bytes, streams);
       }
     });
+    if (streams) end_streams();
   });
   return true;
 }
