@@ -230,6 +230,29 @@ def test_leaves_of_extent_one_are_widened_in_any_layout(left, right):
         expect(orlop.lt(tensor(b, strides(right, 3)), 7), b < 7)
 
 
+@pytest.mark.parametrize("extents", [(2500, 900), (900, 2500), (40, 33)])
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_one_operand_repeated_along_either_axis_of_a_matrix(extents, by_rows, kind):
+    random = np.random.default_rng(6)
+    values = random.standard_normal(extents).astype(np.float32)
+    matrix = tensor(values, strides=(extents[1], 1) if by_rows else None)
+    for shape in ((1, extents[1]), (extents[0], 1)):
+        other = random.integers(-9, 9, shape).astype(kind)
+        expect(orlop.add(matrix, tensor(other)), values + other.astype(np.float32))
+        expect(orlop.sub(tensor(other), matrix), other.astype(np.float32) - values)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_an_overflow_deep_in_a_long_line_names_its_element(by_rows):
+    values = np.zeros((3000, 70), np.int32)
+    values[2800, 2] = INT32_MAX
+    matrix = tensor(values, strides=(70, 1) if by_rows else None)
+    for other in (np.ones((1, 70), np.int32), np.ones((3000, 1), np.int32)):
+        with pytest.raises(OverflowError, match=f"at element {2800 + 2 * 3000};"):
+            orlop.add(matrix, tensor(other))
+
+
 def test_shapes_that_do_not_agree_are_refused():
     two = floats(1, 2)
     with pytest.raises(ValueError, match="same shape profile"):

@@ -176,6 +176,7 @@ class Tiles {
     const Index columns = loop_.extents[column_];
     by_columns_ = transposed > straight;
     if (by_columns_) {
+      streams_ = is_streamed(loop_.size * call.plan.output.slot_bytes());
       tile_columns_ = std::min(columns, Index{256});
       tile_rows_ = std::min(rows, tile_size / tile_columns_ / 16 * 16);
     } else if (transposed > 0) {
@@ -204,6 +205,7 @@ class Tiles {
       const Index column = first % column_tiles_ * tile_columns_;
       compute_tile(first / (row_tiles_ * column_tiles_), row, column, buffers);
     }
+    if (streams_) end_streams();
   }
 
  private:
@@ -253,17 +255,29 @@ class Tiles {
       const Index first = offsets[0] + line * loop_.stride(lines.across, 0);
       std::byte* const out =
           by_columns_ ? buffers.result.data() + line * lines.length * bytes : call_.result + first * bytes;
-      const ElementFault fault = block_(lines.length, out, elements.data());
-      if (fault != ElementFault::none) refuse(call_, block_, fault, first, step, lines.length, elements);
+      compute_line(lines, first, step, out, elements);
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
     if (!by_columns_) return;
     const Plane transposed{rows, columns * bytes, bytes, columns, bytes, step * bytes};
-    copy_plane(buffers.result.data(), call_.result + offsets[0] * bytes, transposed, bytes,
-               is_streamed(loop_.size * bytes));
+    copy_plane(buffers.result.data(), call_.result + offsets[0] * bytes, transposed, bytes, streams_);
   }
 
-  /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer.
+  /// One line, in blocks: the elements from ordinal `first` on, `step` apart.
+  void compute_line(Lines lines, Index first, Index step, std::byte* out, Elements elements) const {
+    for (Index start = 0; start < lines.length; start += block_size) {
+      const Index count = std::min(block_size, lines.length - start);
+      const ElementFault fault = block_(count, out + start * call_.plan.output.slot_bytes(), elements.data());
+      if (fault != ElementFault::none)
+        refuse(call_, block_, fault, first + start * step, step, count, elements);
+      for (std::size_t i = 0; i < call_.operands.size(); ++i)
+        if (loop_.stride(lines.along, 1 + i) != 0)
+          elements[i] += block_size * slot_bytes(call_.operands[i].computed);
+    }
+  }
+
+  /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer. A line of
+  /// one repeated slot is one block, which serves them all.
   const std::byte* open(std::size_t number, Index offset, Lines lines, std::byte* buffer,
                         Index& line_bytes) const {
     const KernelOperand& operand = call_.operands[number];
@@ -272,14 +286,15 @@ class Tiles {
     const Index across = loop_.stride(lines.across, 1 + number);
     line_bytes = across * bytes;
     if (along == 1 && !is_converted(operand)) return operand.data + offset * bytes;
-    line_bytes = across == 0 ? 0 : lines.length * bytes;
+    const Index length = along == 0 ? std::min(lines.length, block_size) : lines.length;
+    line_bytes = across == 0 ? 0 : length * bytes;
     const Index count = across == 0 ? 1 : lines.count;  // one line stands for all of them
     if (along > 1 && !is_converted(operand)) {
       copy_plane(operand.data + offset * bytes, buffer,
                  {lines.length, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
     } else {
       for (Index line = 0; line < count; ++line)
-        gather(operand, offset + line * across, along, lines.length, buffer + line * line_bytes);
+        gather(operand, offset + line * across, along, length, buffer + line * line_bytes);
     }
     return buffer;
   }
@@ -289,6 +304,7 @@ class Tiles {
   StridedLoop loop_;        // operands: the result, then those of the call
   std::size_t column_ = 1;  // the mode of the columns
   bool by_columns_ = false;
+  bool streams_ = false;
   Index tile_rows_ = 0, tile_columns_ = 0;
   Index row_tiles_ = 0, column_tiles_ = 0, planes_ = 0;
 };
