@@ -368,21 +368,37 @@ Index block_positions(bool copies, const Field& field, std::span<const Window> w
 /// How many tasks of `work` multiplications each make a range for one thread.
 Index task_grain(double work) { return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40)); }
 
+/// Whether every feature makes one feature on its own (depthwise): then what lies under a window is weighed
+/// without BLAS, all features side by side, as matrices of one row gain nothing from it.
+bool is_depthwise(Index groups, Index in_features, Index out_features) {
+  return groups > 1 && groups == in_features && groups == out_features;
+}
+
+/// out[i] += a[i] · b[i].
+void add_products(float* __restrict out, const float* __restrict a, const float* __restrict b, Index count) {
+  for (Index i = 0; i < count; ++i) out[i] += a[i] * b[i];
+}
+
 /// result[b, o, p] = Σ matrix[o, k] · column[b, p][k] group by group, for all windows over a field.
 class Correlation {
  public:
   /// `matrices[group]` has the rows o and the terms k.
   Correlation(const Field& field, std::vector<Window> windows, std::vector<BlasMatrix<float>> matrices)
       : field_(field),
-        windows_(std::move(windows), field.features() / static_cast<Index>(matrices.size())),
         matrices_(std::move(matrices)),
-        rows_(matrices_.front().rows * static_cast<Index>(matrices_.size())),
+        rows_(matrices_.front().rows * groups()),
+        is_depthwise_(is_depthwise(groups(), field.features(), rows_)),
+        windows_(std::move(windows), is_depthwise_ ? rows_ : field.features() / groups()),
         is_plain_(std::all_of(windows_.modes().begin(), windows_.modes().end(),
                               [](const Window& window) {
                                 return window.taps == 1 && window.divisor == 1 && window.origin >= 0 &&
                                        (window.positions - 1) * window.step + window.origin < window.source;
                               })),
-        is_read_in_place_(is_plain_ && field.matrix(0, windows_.modes()).has_value()) {}
+        is_read_in_place_(is_plain_ && field.matrix(0, windows_.modes()).has_value()) {
+    if (!is_depthwise_) return;
+    for (Index tap = 0; tap < windows_.taps(); ++tap)
+      for (const BlasMatrix<float>& matrix : matrices_) weights_.push_back(*matrix.at(0, tap));
+  }
 
   void run(float* result) const {
     const Index batch = field_.batch();
@@ -404,6 +420,8 @@ class Correlation {
   }
 
  private:
+  [[nodiscard]] Index groups() const { return static_cast<Index>(matrices_.size()); }
+
   struct Workspace {
     explicit Workspace(const Correlation& of) : images(of.field_, of.windows_.modes()) {}
     Images images;
@@ -442,6 +460,15 @@ class Correlation {
     const Index most = std::clamp<Index>(most_columns / size, 1, block.count);
     float* const columns = workspace.columns.reserve(size * most);
     const Image image = workspace.images.image(entry);
+    if (is_depthwise_) {
+      for (Index i = 0; i < block.count; i += most) {
+        const Index count = std::min(most, block.count - i);
+        windows_.fill(image, block.first + i, count, columns);
+        for (Index column = 0; column < count; ++column)
+          weigh(columns + column * size, products + (i + column) * rows_);
+      }
+      return;
+    }
     Index row = 0;
     const float* features = image.data;
     for (const BlasMatrix<float>& matrix : matrices_) {
@@ -455,6 +482,13 @@ class Correlation {
     }
   }
 
+  /// Where every feature stands on its own.
+  void weigh(const float* column, float* products) const {
+    std::fill_n(products, rows_, 0.0F);
+    for (Index i = 0; i < windows_.column_size(); i += rows_)
+      add_products(products, column + i, weights_.data() + i, rows_);
+  }
+
   /// The columns of a block with the features of all groups, where they lie ready.
   [[nodiscard]] std::optional<BlasMatrix<float>> ready_columns(Index entry, const Block& block,
                                                                const Images& images) const {
@@ -466,11 +500,13 @@ class Correlation {
   }
 
   const Field& field_;
-  Windows windows_;
   std::vector<BlasMatrix<float>> matrices_;
-  Index rows_;             // of all groups
-  bool is_plain_;          // one tap and no holes: a column is a position's features
-  bool is_read_in_place_;  // and BLAS can read them where they are
+  Index rows_;  // of all groups
+  bool is_depthwise_;
+  Windows windows_;             // over the features of one group, or over all of them where each makes one
+  std::vector<float> weights_;  // then: as the columns lie
+  bool is_plain_;               // one tap and no holes: a column is a position's features
+  bool is_read_in_place_;       // and BLAS can read them where they are
 };
 
 /// The kernel with its out features as rows, and in features and taps as terms.
@@ -562,8 +598,9 @@ class KernelGradient {
   KernelGradient(const KernelCall& call, const Convolution& convolution)
       : lhs_(call.operands[0], convolution.roles[0]),
         cotangent_(call.operands[1], convolution.roles[1]),
-        groups_(convolution.feature_groups),
         rows_(cotangent_.features()),
+        is_depthwise_(is_depthwise(convolution.feature_groups, lhs_.features(), rows_)),
+        groups_(is_depthwise_ ? 1 : convolution.feature_groups),
         windows_(windows_of(convolution, window_over_lhs), lhs_.features() / groups_),
         places_(every_position(cotangent_)) {}
 
@@ -579,7 +616,7 @@ class KernelGradient {
     std::mutex mutex;
     std::map<Index, std::vector<float>> sums;  // of each range of tasks but the first
     parallel_for(static_cast<Index>(blocks.size()) * parts, task_grain(work), [&](Index first, Index last) {
-      std::vector<float> own(first == 0 ? 0 : static_cast<std::size_t>(rows_ * size));
+      std::vector<float> own(first == 0 ? 0 : static_cast<std::size_t>(is_depthwise_ ? size : rows_ * size));
       float* const sum = first == 0 ? result : own.data();
       Workspace workspace(*this);
       for (Index task = first; task < last; ++task) {
@@ -611,6 +648,13 @@ class KernelGradient {
       const Image image = workspace.images.image(b);
       const BlasMatrix<float> g{copy.data + (b - entries.first) * copy.entry_step, rows_, block.count, rows_,
                                 false};
+      if (is_depthwise_) {
+        windows_.fill(image, block.first, block.count, columns);
+        if (is_first && b == entries.first) std::fill_n(sum, size, 0.0F);
+        for (Index i = 0; i < block.count * size; i += rows_)
+          add_products(sum + i % size, columns + i, g.at(0, i / size), rows_);
+        continue;
+      }
       const Index group_rows = rows_ / groups_;
       for (Index group = 0; group < groups_; ++group) {
         windows_.fill({image.data + group * (lhs_.features() / groups_), image.steps, image.firsts},
@@ -622,7 +666,9 @@ class KernelGradient {
   }
 
   Field lhs_, cotangent_;
-  Index groups_, rows_;
+  Index rows_;
+  bool is_depthwise_;
+  Index groups_;  // that are multiplied one by one
   Windows windows_;
   std::vector<Window> places_;
 };
