@@ -132,7 +132,7 @@ void bind_equality(nb::class_<TensorObject>& bound, const char* name) {
         if (!argument) return nb::borrow(Py_NotImplemented);
         return nb::cast(function(Argument(handle_of(self)), std::move(*argument)));
       },
-      "other"_a);
+      "other"_a.none());
 }
 
 Tensor matrix_product(TensorObject& self, nb::handle other) {

@@ -141,3 +141,9 @@ def test_an_order_whose_iteration_fails_passes_its_own_error_on():
     for permute in (x.layout.permute, lambda order: functional.permute(x, order)):
         with pytest.raises(ArithmeticError, match="mine"):
             permute(Order())
+
+
+@pytest.mark.parametrize("other", [None, "x", [1], object()])
+def test_a_tensor_is_unequal_to_what_is_neither_a_tensor_nor_a_number(other):
+    assert (matrix() == other) is False
+    assert (matrix() != other) is True
