@@ -46,6 +46,7 @@ std::vector<std::byte> OperandGuard::read_slots() const {
 
 std::vector<Scalar> OperandGuard::read_values() const {
   std::vector<Scalar> values;
+  values.reserve(static_cast<std::size_t>(size_));
   for (Index i = 0; i < size_; ++i) values.push_back(carrier_->get_value(i));
   return values;
 }

@@ -167,6 +167,7 @@ void check_roles(const OperationPlan& plan, const BoundOperationCall& call) {
   for (const OperandKind kind : call.operand_kinds())
     if (kind != OperandKind::structural) bound.push_back(value_of(kind));
   std::vector<std::string_view> planned;
+  planned.reserve(plan.operands.size());
   for (const OperandPlan& operand : plan.operands) planned.push_back(value_of(operand.role));
   if (bound == planned) return;
   const auto list = [](const std::vector<std::string_view>& roles) {

@@ -20,7 +20,14 @@ from orlop.carriers.extension import (
     ProviderResult,
 )
 from orlop.carriers.operation_capability import OperationCapability, UnsupportedOperationPlan
-from orlop.carriers.operation_policy import Arithmetic, OperandPlan, OperandRole, OperationPlan, resolvable_plans
+from orlop.carriers.operation_policy import (
+    Arithmetic,
+    OperandPlan,
+    OperandRole,
+    OperationPlan,
+    resolvable_plans,
+    resolve_operation_plan,
+)
 from orlop.operation import (
     NON_DIFFERENTIABLE,
     OperandKind,
@@ -194,9 +201,9 @@ def test_the_first_tensor_is_the_dispatching_carriers_own():
 def test_a_plan_that_is_not_advertised_asks_nobody():
     asked = []
     definition = operation_definition("relu")
-    kind = carrier_class(KernelPattern(
-        definition, [OperationCapability.from_plan(orlop.operation.resolve_operation_plan("relu", DType.Int32))], "ints",
-        lambda invocation, interface: asked.append(invocation)))
+    plan = resolve_operation_plan("relu", DType.Int32)
+    kind = carrier_class(KernelPattern(definition, [OperationCapability.from_plan(plan)], "ints",
+                                       lambda invocation, interface: asked.append(invocation)))
     with pytest.raises(UnsupportedOperationPlan):
         orlop.relu(tensor_on(kind, 1.0))
     assert not asked
@@ -362,7 +369,8 @@ def test_each_result_has_its_own_context():
     g = tensor_on(type(x.carrier), 1.0)
     second.backward(g, retain_graph=True)
     first.backward(g, retain_graph=True)
-    assert [(cotangents[0] is None, cotangents[1] is None) for cotangents, _, _ in seen] == [(True, False), (False, True)]
+    given = [[cotangent is not None for cotangent in cotangents] for cotangents, _, _ in seen]
+    assert given == [[False, True], [True, False]]
     assert all(outputs == [1.0, 2.0] and saved == (x,) for _, outputs, saved in seen)
 
 
@@ -464,7 +472,7 @@ def test_the_profiler_sees_the_outer_operation_alone():
 
 
 def test_example_of_layer_norm_agrees_with_differences():
-    example = runpy.run_path(str(pathlib.Path(__file__).parents[2] / "examples/layer_norm.py"))
+    example = runpy.run_path(str(pathlib.Path(__file__).parents[2] / "examples/layer_norm.py"), run_name="__main__")
     layer_norm, like, rows = example["layer_norm"], example["like"], example["rows"]
     desk = example["Desk"](6, dtype=FLOAT)
     x = like(Tensor(desk, 0, friendly.column_major(2, 3)), [[1.0, 2.0, 6.0], [4.0, 4.0, 1.0]])
