@@ -19,6 +19,7 @@ class TiledClass final : public detail::DefinedClass {
   [[nodiscard]] const CarrierFacet* facet(const std::type_info& type) const noexcept override {
     return type == typeid(TiledResidencyFacet) ? &residency_ : nullptr;
   }
+  [[nodiscard]] const InvocationExecutor* executor() const noexcept override { return &direct_executor(); }
 
  private:
   TiledResidencyFacet residency_;
@@ -27,7 +28,6 @@ class TiledClass final : public detail::DefinedClass {
 [[maybe_unused]] const bool is_defined = [] {
   const CarrierClass declared = detail::declare_shipped_class(typeid(TiledEvictable), "TiledEvictable", true);
   detail::define_class(declared, std::make_unique<TiledClass>());
-  declared.record()->executor.store(&direct_executor(), std::memory_order_release);
   return true;
 }();
 
