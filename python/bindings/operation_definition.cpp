@@ -38,8 +38,8 @@ nb::object from_marker(const Marker& marker) { return nb::cast(&marker, nb::rv_p
 template <class T>
 T& to_record(nb::handle value, std::string_view what, std::string_view field) {
   if (T* record = try_native<T>(value)) return *record;
-  raise<TypeError>(what, field, " must be of type ", nb::cast<std::string>(nb::type<T>().attr("__name__")),
-                   ": got ", python_type_name(value));
+  raise<TypeError>(what, field, " must be of type ", to_text(nb::type<T>().attr("__name__")), ": got ",
+                   python_type_name(value));
 }
 
 nb::object from_kind(OperandKind kind) {
@@ -60,7 +60,7 @@ std::size_t to_position(nb::handle value, std::string_view what, std::string_vie
   int overflow = 0;
   const long long position = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   if (overflow < 0 || (overflow == 0 && position < 0))
-    raise<ValueError>(what, field, " must not be negative: got ", nb::cast<std::string>(nb::repr(value)));
+    raise<ValueError>(what, field, " must not be negative: got ", to_text(nb::repr(value)));
   constexpr auto most = std::numeric_limits<Index>::max();  // out-of-range in any call
   return static_cast<std::size_t>(overflow > 0 ? most : position);
 }
@@ -168,8 +168,7 @@ std::vector<Argument> to_operands(const OperationDefinition& definition, const n
 
 OperationOptions to_keywords(const OperationDefinition& definition, const nb::kwargs& kwargs) {
   OperationOptions options;
-  for (const auto& [key, value] : kwargs)
-    options.emplace(nb::cast<std::string>(key), to_option(definition, value));
+  for (const auto& [key, value] : kwargs) options.emplace(to_text(key), to_option(definition, value));
   return options;
 }
 
@@ -648,8 +647,8 @@ void bind_definition_operation(nb::module_& module) {
   const auto options_of = [](const DefinitionOperation& self, const nb::kwargs& kwargs) {
     const OperationExecutionOptions* options = nullptr;
     for (const auto& [key, value] : kwargs) {
-      if (nb::cast<std::string>(key) != "options")
-        raise<TypeError>(self.operation_name(), "unexpected keyword argument '", nb::cast<std::string>(key),
+      if (to_text(key) != "options")
+        raise<TypeError>(self.operation_name(), "unexpected keyword argument '", to_text(key),
                          "'; only options is allowed");
       options = to_options(value, self.operation_name());
     }
