@@ -184,15 +184,22 @@ class Traversal {
 
   /// Adds to `.grad` of leaves and retaining Tensors; everything is computed before anything is set (P87).
   void publish() {
-    std::vector<std::pair<Tensor, Tensor>> updates;
+    std::vector<std::pair<Tensor, Tensor>> arrivals;
     for (TensorObject* object : arrival_order_) {
       const auto& [target, cotangent] = arrived_.at(object);
       if (node_of(target) != nullptr && !object->retains_gradient) continue;
-      Tensor stored = stored_gradient(target, cotangent);
-      if (object->gradient) stored = add_gradients(object->gradient, stored);
-      updates.emplace_back(target, std::move(stored));
+      arrivals.emplace_back(target, stored_gradient(target, cotangent));
     }
-    for (auto& [target, gradient] : updates) target.object()->gradient = std::move(gradient);
+    std::vector<Update> updates;
+    // A large sum lets other threads of Python go on: what they have added meanwhile is added to.
+    do {
+      updates.clear();
+      for (const auto& [target, arrived] : arrivals) {
+        const Tensor before = target.object()->gradient;
+        updates.push_back({target.object(), before, before ? add_gradients(before, arrived) : arrived});
+      }
+    } while (!std::ranges::all_of(updates, [](const Update& u) { return u.object->gradient == u.before; }));
+    for (Update& update : updates) std::swap(update.object->gradient, update.after);
   }
 
   void release_nodes() {
@@ -208,6 +215,11 @@ class Traversal {
   struct Arrival {
     Tensor target;
     Tensor cotangent;
+  };
+  struct Update {
+    TensorObject* object;
+    Tensor before;
+    Tensor after;
   };
   std::vector<Ref<Operation>> order_;  // producers first
   std::unordered_map<TensorObject*, Arrival> arrived_;

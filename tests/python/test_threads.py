@@ -131,3 +131,18 @@ def test_many_threads_compute_at_once():
     for thread in threads:
         thread.join()
     assert found == [expected] * 40
+
+
+def test_no_gradient_of_a_shared_leaf_is_lost():
+    shared = friendly.full(500_000, value=1.0)  # so large that its sums let other threads go on
+
+    def work():
+        for _ in range(5):
+            orlop.reduce_sum(shared * 1.0, "a -> 1").backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shared.grad[0] == shared.grad[499_999] == 20.0
