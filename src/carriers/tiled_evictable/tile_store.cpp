@@ -32,7 +32,7 @@ TileStore::TileStore(TiledEvictable& carrier, const TileFlags& initial, bool evi
 }
 
 TileStore::~TileStore() {
-  if (backing_token_ != 0) static_cast<void>(make_ref<TileStorage>(std::move(backing_), backing_token_));
+  if (backing_token_ != 0) static_cast<void>(TileStorage(std::move(backing_), backing_token_));
 }
 
 // --- State
