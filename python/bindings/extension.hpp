@@ -64,8 +64,7 @@ bool is_record(nb::handle value, const char* class_name);
 template <class T, class Convert>
 Result<T> to_answer(const nb::object& answer, const char* record, std::string_view what, Convert convert) {
   if (is_record(answer, record)) return convert(answer);
-  if (is_record(answer, "Unsupported"))
-    return Unsupported(to_text(answer.attr("reason")));
+  if (is_record(answer, "Unsupported")) return Unsupported(to_text(answer.attr("reason")));
   raise<TypeError>(what, "prepare must return a ", record, " or Unsupported: got ", python_type_name(answer));
 }
 

@@ -1,6 +1,6 @@
 // The functions of orlop.functional: thin, because every call pays for what stands here.
-#include "orlop/carriers/tiled_evictable/tile_sets.hpp"
 #include "orlop/operation/functional.hpp"
+#include "orlop/carriers/tiled_evictable/tile_sets.hpp"
 
 #include <nanobind/stl/pair.h>
 

@@ -121,8 +121,7 @@ std::vector<KernelPattern> to_patterns(nb::handle records) {
 void register_pack(nb::handle record) {
   if (!is_record(record, "KernelPack"))
     raise<TypeError>("register_kernel_pack", "pack must be a KernelPack: got ", python_type_name(record));
-  register_kernel_pack({to_text(record.attr("namespace")),
-                        to_text(record.attr("version")),
+  register_kernel_pack({to_text(record.attr("namespace")), to_text(record.attr("version")),
                         carrier_class_of_type(record.attr("carrier_class")),
                         to_interface(record.attr("execution_interface"), "KernelPack"),
                         to_patterns(nb::object(record.attr("patterns")))});

@@ -113,11 +113,8 @@ TEST(TileGrid, AcceptsExactlyTheLayoutsThatKeepToTheirTiles) {
   EXPECT_FALSE(fits(Layout(Shape{{2, 2}, 6}, Stride{{2, 1}, 4})));
   EXPECT_FALSE(fits(Layout(Shape{{2, 2}, {2, 3}}, Stride{{1, 8}, {4, 2}})));
   EXPECT_FALSE(fits(Layout(Shape{4, 6}, Stride{1, 4}), 1));
-  expect_refusal<ValueError>(
-      [&] {
-        g.check_layout("relu", Layout(Shape{4, 6}, Stride{6, 1}), 0);
-      },
-      "tile footprints");
+  expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{4, 6}, Stride{6, 1}), 0); },
+                             "tile footprints");
   expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{24}, Stride{1}), 0); },
                              "2 top-level modes");
   expect_refusal<ValueError>([&] { g.check_layout("relu", Layout(Shape{6, 4}, Stride{1, 6}), 0); }, "mode 0");

@@ -8,7 +8,7 @@
 namespace orlop::inline v0::detail {
 
 /// So many of the next slots lie side by side in a seed, in whatever tiles. With the lock held.
-Index TileStore::seed_run(Index slot, Index count, bool TileFlags::*on_seed) const {
+Index TileStore::seed_run(Index slot, Index count, bool TileFlags::* on_seed) const {
   constexpr Index most = Index{1} << 16;
   const TileLocation location = table_[grid().place(slot).tile].location;
   Index part = 0;

@@ -134,7 +134,7 @@ class TileStore {
   [[nodiscard]] bool pinned_by_others(Index tile, const Tile& entry, const TileClaim* claim) const noexcept;
   [[nodiscard]] bool make_room_beside(std::span<const Index> tiles, const TileClaim* claim,
                                       ResidencyRequest& request);
-  [[nodiscard]] Index seed_run(Index slot, Index count, bool TileFlags::*on_seed) const;
+  [[nodiscard]] Index seed_run(Index slot, Index count, bool TileFlags::* on_seed) const;
   [[nodiscard]] bool make_room(Index tiles, const TileClaim* claim, ResidencyRequest& request);
   void touch(Index tile) {
     if (capacity_) table_.touch(tile);
