@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from orlop._core import _replace_metal_runtime
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -20,8 +22,11 @@ WITH_EXAMPLES = [page for page in PAGES if blocks(page, "python")]
 def test_python_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}  # those of a page go on
-    for number, block in enumerate(blocks(page, "python")):
-        exec(compile(block, f"{page.name}, example {number}", "exec"), names)  # noqa: S102
+    try:
+        for number, block in enumerate(blocks(page, "python")):
+            exec(compile(block, f"{page.name}, example {number}", "exec"), names)  # noqa: S102
+    finally:
+        _replace_metal_runtime(None)  # which a page may have chosen
 
 
 def test_examples_of_the_recipes_are_there():
