@@ -263,16 +263,22 @@ class Tiles {
     copy_plane(buffers.result.data(), call_.result + offsets[0] * bytes, transposed, bytes, streams_);
   }
 
-  /// One line, in blocks: the elements from ordinal `first` on, `step` apart.
-  void compute_line(Lines lines, Index first, Index step, std::byte* out, Elements elements) const {
+  /// `count` elements from ordinal `first` on, `step` apart.
+  void compute_block(Index count, Index first, Index step, std::byte* out, const Elements& elements) const {
+    const ElementFault fault = block_(count, out, elements.data());
+    if (fault != ElementFault::none) refuse(call_, block_, fault, first, step, count, elements);
+  }
+
+  /// One line, in blocks where it is longer than one.
+  void compute_line(Lines lines, Index first, Index step, std::byte* out, const Elements& elements) const {
+    if (lines.length <= block_size) return compute_block(lines.length, first, step, out, elements);
+    Elements part = elements;
     for (Index start = 0; start < lines.length; start += block_size) {
       const Index count = std::min(block_size, lines.length - start);
-      const ElementFault fault = block_(count, out + start * call_.plan.output.slot_bytes(), elements.data());
-      if (fault != ElementFault::none)
-        refuse(call_, block_, fault, first + start * step, step, count, elements);
+      compute_block(count, first + start * step, step, out + start * call_.plan.output.slot_bytes(), part);
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
         if (loop_.stride(lines.along, 1 + i) != 0)
-          elements[i] += block_size * slot_bytes(call_.operands[i].computed);
+          part[i] += block_size * slot_bytes(call_.operands[i].computed);
     }
   }
 
