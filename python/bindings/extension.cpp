@@ -175,7 +175,6 @@ class PythonTransfer final : public TransferProvider {
   explicit PythonTransfer(nb::handle record) : record_(record) {}
 
   [[nodiscard]] Result<PreparedTransfer> prepare(const TransferRequest& request) const override {
-    constexpr std::string_view what = "TransferProvider";
     const nb::gil_scoped_acquire lock;
     const nb::object answer = record_.get().attr("prepare")(extension_name("TransferRequest")(
         request.tensor, request.destination, python_class(request.source_class),
@@ -187,6 +186,7 @@ class PythonTransfer final : public TransferProvider {
   }
 
  private:
+  static constexpr std::string_view what = "TransferProvider";
   HeldForGood record_;
 };
 
