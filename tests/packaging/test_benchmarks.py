@@ -35,13 +35,13 @@ def test_quick_run_writes_a_table_and_json(tmp_path):
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_row_measures_orlop_beside_another(name, monkeypatch):
+def test_every_row_measures_orlop_beside_what_its_mark_is_about(name, monkeypatch):
     rows = load(name, monkeypatch).ROWS
     assert rows
     for row in rows:
         assert row.id.startswith("Q")
         assert "orlop" in row.libraries
-        assert len(row.libraries) > 1
+        assert len(row.libraries) > 1 or row.mark is None  # held to a limit, or to a check of its own
 
 
 def test_verdict_needs_every_mark_of_the_row(monkeypatch):
