@@ -88,7 +88,8 @@ class Work {
     MetalBinding binding = temporary(static_cast<Index>(values.size()));
     std::vector<std::int32_t> narrow;
     for (const Index value : values) narrow.push_back(static_cast<std::int32_t>(value));
-    std::memcpy(binding.buffer->contents(), narrow.data(), narrow.size() * sizeof(std::int32_t));
+    if (!narrow.empty())  // a layout of one slot has no mode
+      std::memcpy(binding.buffer->contents(), narrow.data(), narrow.size() * sizeof(std::int32_t));
     return binding;
   }
 
