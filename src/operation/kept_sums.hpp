@@ -14,6 +14,12 @@ namespace orlop::inline v0::kept_sums {
 constexpr std::string_view reduce_sum = "_add_to_kept_reduce_sum";
 constexpr std::string_view matmul = "_add_to_kept_matmul";
 
+/// The kernel of this name, or the reference one where the backend has none.
+[[nodiscard]] inline KernelFunction kernel_of(const KernelTable& table, std::string_view name) {
+  const KernelFunction own = table.find(name);
+  return own != nullptr ? own : reference_kernels().find(name);
+}
+
 /// A slot for a kept sum.
 template <class Accumulator>
 struct Kept {

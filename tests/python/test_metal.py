@@ -14,7 +14,7 @@ from models import BOOL, ELEMENTWISE, FLOAT, INT, PLANS_OF_ALL, plan_name
 from test_grid import cell, is_broadcasting, near, same_bits
 
 import orlop
-from orlop import CPU, Evictable, FileBacked, Generic, Layout, Metal, Shape, Stride, Tensor, functional
+from orlop import CPU, Evictable, FileBacked, Generic, Layout, Metal, Shape, Stride, Tensor, TiledEvictable, functional
 from orlop._core import _replace_metal_runtime
 from orlop.carriers import metal
 from orlop.carriers.move import CpuToMetalMoveOperation, MetalToCpuMoveOperation, MetalToMetalMoveOperation, dispatch_move
@@ -263,6 +263,32 @@ def test_a_hierarchy_computes_on_metal_and_keeps_its_values_in_ram():
 def test_a_metal_tier_needs_registered_routes():
     with pytest.raises(RuntimeError, match="exact registered move operation"):
         Evictable(Metal(1), FileBacked(None, dtype=FLOAT))
+
+
+def tiled(kind, budget=None):
+    """The 4 x 6 numbers from 0 in tiles of 2 x 2."""
+    seed = kind(0).new_like([float(slot) for slot in range(24)])
+    return Tensor(TiledEvictable(seed, CPU(0), (2, 3), (2, 2), primary_budget_bytes=budget), 0, canonical((4, 6)))
+
+
+@pytest.mark.parametrize("budget", [32, None])
+@pytest.mark.parametrize("call", [
+    lambda x, y: functional.relu(x),
+    lambda x, y: functional.add(x, y),
+    lambda x, y: functional.mul(x, 3.0),
+    lambda x, y: functional.matmul(x, y),
+    lambda x, y: x.carrier.dispatch_op("reduce_sum").forward(x),
+])
+def test_tiles_compute_on_metal(call, budget):
+    results = []
+    for kind in (Metal, CPU):
+        x, y = tiled(kind, budget), tiled(kind, budget)
+        result = call(x, y)
+        assert type(result.carrier) is kind
+        result.backward(tensor(np.ones(tuple(result.shape), np.float32), kind=kind))
+        results.append((array(result), array(Tensor(x.grad.carrier, 0, x.layout))))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
 # --- The runtime

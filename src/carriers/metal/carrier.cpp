@@ -65,18 +65,30 @@ std::shared_ptr<MetalBuffer> make_metal_slots(MetalRuntime& runtime, std::size_t
   return tracked;
 }
 
-MetalBinding find_metal_binding(const std::byte* address) {
+namespace {
+
+/// Nothing in the binding where no buffer holds `address`.
+MetalBinding try_binding(const std::byte* address) {
   Slots& slots = live_slots();
   const std::lock_guard lock(slots.mutex);
-  auto after = slots.buffers.upper_bound(address);
-  if (after != slots.buffers.begin()) {
-    const auto& [first, held] = *std::prev(after);
-    std::shared_ptr<MetalBuffer> buffer = held.lock();
-    const auto offset = static_cast<std::size_t>(address - first);
-    if (buffer != nullptr && offset < buffer->bytes()) return {std::move(buffer), offset};
-  }
-  raise<RuntimeError>("Metal", "an operand's slots lie in no Metal buffer");
+  const auto after = slots.buffers.upper_bound(address);
+  if (after == slots.buffers.begin()) return {};
+  const auto& [first, held] = *std::prev(after);
+  std::shared_ptr<MetalBuffer> buffer = held.lock();
+  const auto offset = static_cast<std::size_t>(address - first);
+  if (buffer == nullptr || offset >= buffer->bytes()) return {};
+  return {std::move(buffer), offset};
 }
+
+}  // namespace
+
+MetalBinding find_metal_binding(const std::byte* address) {
+  MetalBinding found = try_binding(address);
+  if (found.buffer == nullptr) raise<RuntimeError>("Metal", "an operand's slots lie in no Metal buffer");
+  return found;
+}
+
+bool is_in_metal_buffer(const std::byte* address) { return try_binding(address).buffer != nullptr; }
 
 Ref<Metal> Metal::make(Index size, const MetalOptions& options) {
   if (size < 0)

@@ -433,10 +433,21 @@ void convolve(const KernelCall& call) {
   work.finish();
 }
 
+/// Whether the result is written slot after slot, and everything lies in Metal buffers: pieces of an
+/// operation on tiles may be windows of a result, or copies elsewhere.
+bool is_on_device(const KernelCall& call) {
+  const auto has_slots = [](const KernelOperand& operand) {
+    return operand.layout == nullptr || is_in_metal_buffer(operand.data);
+  };
+  return call.layout == Layout::canonical(call.layout.shape()) && is_in_metal_buffer(call.result) &&
+         std::ranges::all_of(call.operands, has_slots);
+}
+
 /// Arithmetic of gradients passes no gate; what has no kernel here runs on the processor, in the same memory.
 template <KernelFunction kernel>
 void run_or_refer(const KernelCall& call) {
-  executes(call.plan) ? kernel(call) : reference_kernels().find(call.plan.operation)(call);
+  executes(call.plan) && is_on_device(call) ? kernel(call)
+                                            : reference_kernels().find(call.plan.operation)(call);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace orlop::inline v0 {
 /// The same, to be found by `find_metal_binding` as long as it lives.
 [[nodiscard]] std::shared_ptr<MetalBuffer> make_metal_slots(MetalRuntime& runtime, std::size_t bytes,
                                                             bool is_zeroed);
-/// The buffer of `make_metal_slots` that holds `address`.
+/// The buffer of `make_metal_slots` that holds `address`. RuntimeError where none does.
 [[nodiscard]] MetalBinding find_metal_binding(const std::byte* address);
+[[nodiscard]] bool is_in_metal_buffer(const std::byte* address);
 
 }  // namespace orlop::inline v0

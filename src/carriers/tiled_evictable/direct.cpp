@@ -141,8 +141,8 @@ class DirectCall {
     const bool is_matmul = name_ == "matmul";
     const auto sequence = is_matmul ? matmul_steps(operands_->geometry(0), operands_->geometry(1))
                                     : reduction_steps(operands_->geometry(0));
-    const Kernel kernel =
-        prototype_->kernel_table()->find(is_matmul ? kept_sums::matmul : kept_sums::reduce_sum);
+    const Kernel kernel = kept_sums::kernel_of(*prototype_->kernel_table(),
+                                               is_matmul ? kept_sums::matmul : kept_sums::reduce_sum);
     Ref<Carrier> result = allocate_result(false);
     const kept_sums::Sums sums(*plan_, layout_.cosize(), result->host_data());
     const double rows = is_matmul ? static_cast<double>(layout_.size()) : 1.0;

@@ -208,7 +208,8 @@ class GradientPart {
     const std::array inputs{operands_->input(0, piece.operands[0], StorageType::float32),
                             operands_->input(1, piece.operands[1], StorageType::float32)};
     const kept_sums::Sums& sums = target_->sums();
-    add_piece(kernels_.find(kept_sums::matmul), *plan_, inputs, piece.result, sums.data(), sums.slot_bytes());
+    add_piece(kept_sums::kernel_of(kernels_, kept_sums::matmul), *plan_, inputs, piece.result, sums.data(),
+              sums.slot_bytes());
   }
 
   /// g at every term of its sum.
@@ -270,8 +271,9 @@ class GradientPart {
     const WidenedSplit split = split_widened(layout, target.layout);
     const std::array<PlanOperand, 1> terms{std::cref<DType>(dtypes::Float32)};
     const KernelOperand input{values, StorageType::float32, StorageType::float32, &split.terms};
-    add_piece(kernels_.find(kept_sums::reduce_sum), resolve_operation_plan("reduce_sum", terms), {&input, 1},
-              {target.offset, split.target}, target_->slots(), float_bytes);
+    add_piece(kept_sums::kernel_of(kernels_, kept_sums::reduce_sum),
+              resolve_operation_plan("reduce_sum", terms), {&input, 1}, {target.offset, split.target},
+              target_->slots(), float_bytes);
   }
 
   /// By the rule of the operation itself, on the tile.
