@@ -110,9 +110,8 @@ def emulation(paths, kernels):
         "namespace {",
         "",
     ]
-    for name, helper in {m[1]: m[0] for p in paths for m in re.finditer(r"static inline \w+ (\w+)\(.*\n", p.read_text())}.items():
-        del name
-        lines.append(helper)
+    functions = [m[0] for path in paths for m in re.finditer(r"static inline .*\n", path.read_text())]
+    lines += dict.fromkeys(functions)  # each once
     lines += [emulated(kernel) for kernel in kernels]
     lines += ["}  // namespace", "", "std::span<const Entry> entries() {", "  static const Entry list[] = {"]
     lines += [f'    {{"{k.name}", {k.name}, {"true" if "threadgroup_barrier" in k.body else "false"}}},' for k in kernels]

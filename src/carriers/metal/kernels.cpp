@@ -97,21 +97,26 @@ class Work {
   [[nodiscard]] Slots operand(std::size_t operand, Extents extents, Extents strides) {
     const KernelOperand& given = call_.operands[operand];
     if (given.layout == nullptr) return {number(given), 0};
+    const bool is_one_slot = std::ranges::all_of(strides, [](Index stride) { return stride == 0; });
+    if (is_one_slot && !is_converted(given)) return {find_metal_binding(given.data), 0};
+    return {elements(operand, extents, strides), 1};
+  }
+  /// The same for a kernel that reads every element at its position.
+  [[nodiscard]] MetalBinding elements(std::size_t operand, Extents extents, Extents strides) {
+    const KernelOperand& given = call_.operands[operand];
     const std::span<const Index> list[] = {strides};
     const StridedLoop loop = coalesce_strides(extents, list);
     const MetalBinding slots = find_metal_binding(given.data);
-    const bool is_one_slot = std::ranges::all_of(loop.strides, [](Index stride) { return stride == 0; });
-    if (is_one_slot && !is_converted(given)) return {slots, 0};
-    if (loop.is_contiguous(0) && !is_converted(given)) return {slots, 1};
+    if (loop.is_contiguous(0) && !is_converted(given)) return slots;
     const std::string kernel = is_converted(given) ? "copy_int_to_float" : text("copy_", moved(given.stored));
     const MetalBinding copy = temporary(loop.size, slot_bytes(given.computed));
     copy_strided(kernel, slots, loop.extents, loop.strides, copy);
-    return {copy, 1};
+    return copy;
   }
-  /// The same in the order of the operand's own leaves.
-  [[nodiscard]] Slots operand(std::size_t operand) {
+  /// In the order of the operand's own leaves.
+  [[nodiscard]] MetalBinding elements(std::size_t operand) {
     const Layout& layout = *call_.operands[operand].layout;
-    return this->operand(operand, layout.extents(), layout.strides());
+    return elements(operand, layout.extents(), layout.strides());
   }
   /// A copy even where the slots are contiguous.
   void copy_operand(std::size_t operand, const MetalBinding& target) {
@@ -140,9 +145,7 @@ class Work {
     for (const std::string_view wanted : kernel.buffers)
       bindings.push_back(wanted == "fault" ? fault() : named(buffers, wanted));
     std::vector<std::int64_t> values;
-    for (const std::string_view wanted : kernel.constants)
-      values.push_back(wanted == "n" || wanted == "rows" ? value_of(constants, wanted)
-                                                         : named(constants, wanted));
+    for (const std::string_view wanted : kernel.constants) values.push_back(named(constants, wanted));
     commands_->encode(*runtime_->pipeline(name), bindings, values, groups);
     used_.insert(used_.end(), bindings.begin(), bindings.end());
   }
@@ -162,12 +165,6 @@ class Work {
   static const T& named(Named<T> list, std::string_view wanted) {
     return std::ranges::find(list, wanted, [](const auto& entry) { return entry.first; })->second;
   }
-  /// Sizes that a kernel declares and does not read may be left out.
-  static std::int64_t value_of(Named<std::int64_t> list, std::string_view wanted) {
-    const auto found = std::ranges::find(list, wanted, [](const auto& entry) { return entry.first; });
-    return found == list.end() ? 0 : found->second;
-  }
-
   MetalBinding fault() {
     if (fault_.buffer == nullptr) fault_ = {make_metal_buffer(*runtime_, sizeof(std::int32_t), true), 0};
     return fault_;
@@ -228,19 +225,11 @@ void reduce(const KernelCall& call) {
   Order order;
   order.append(reduced);
   order.append(kept);
-  Slots rows = work.operand(0, order.extents, order.strides);
-  const Index total = reduced.size() * kept.size();
-  if (rows.step == 0) {  // one slot for all: spread it, since rows are read by their position
-    const MetalBinding spread = work.temporary(total);
-    const Index extent[] = {total};
-    const Index stride[] = {0};
-    work.copy_strided("copy_int", rows.binding, extent, stride, spread);
-    rows = {spread, 1};
-  }
+  const MetalBinding rows = work.elements(0, order.extents, order.strides);
   const std::string kernel = kernel_name(call.plan);
   const auto groups = kernel == "reduce_prod_float" ? static_cast<std::uint32_t>((kept.size() + 255) / 256)
                                                     : static_cast<std::uint32_t>(kept.size());
-  work.run_groups(kernel, {{"a", rows.binding}, {"out", work.result()}},
+  work.run_groups(kernel, {{"a", rows}, {"out", work.result()}},
                   {{"count", reduced.size()}, {"rows", kept.size()}}, {groups, 1});
   work.finish();
 }
@@ -264,17 +253,6 @@ Fibres fibres_of(const KernelCall& call) {
   return fibres;
 }
 
-/// A copy of rows even where one slot stands for all of them.
-MetalBinding rows_of(Work& work, const Fibres& fibres) {
-  const Slots rows = work.operand(0, fibres.order.extents, fibres.order.strides);
-  if (rows.step == 1) return rows.binding;
-  const Index extent[] = {fibres.before * fibres.count * fibres.after};
-  const Index stride[] = {0};
-  const MetalBinding spread = work.temporary(extent[0]);
-  work.copy_strided("copy_int", rows.binding, extent, stride, spread);
-  return spread;
-}
-
 /// Rows of `count` results become the mode between `before` and `after`.
 void put_back(Work& work, const MetalBinding& rows, const Fibres& fibres, Index count) {
   const Index extents[] = {fibres.before, count, fibres.after};
@@ -287,7 +265,8 @@ void cumsum(const KernelCall& call) {
   const Fibres fibres = fibres_of(call);
   const Index rows = fibres.before * fibres.after;
   const MetalBinding sums = work.temporary(rows * fibres.count);
-  work.run(kernel_name(call.plan), {{"a", rows_of(work, fibres)}, {"out", sums}},
+  work.run(kernel_name(call.plan),
+           {{"a", work.elements(0, fibres.order.extents, fibres.order.strides)}, {"out", sums}},
            {{"count", fibres.count}, {"rows", rows}}, rows);
   put_back(work, sums, fibres, fibres.count);
   work.finish();
@@ -300,7 +279,7 @@ void order(const KernelCall& call) {
   const Index kept = call.layout.size() / rows;
   const auto padded = static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(fibres.count)));
   const Index pairs = rows * padded;
-  const MetalBinding elements = rows_of(work, fibres);
+  const MetalBinding elements = work.elements(0, fibres.order.extents, fibres.order.strides);
   const MetalBinding keys = work.temporary(pairs);
   const MetalBinding places = work.temporary(pairs);
   work.run(kernel_name(call.plan), {{"a", elements}, {"key", keys}, {"place", places}},
@@ -321,16 +300,6 @@ void order(const KernelCall& call) {
   work.finish();
 }
 
-/// Slots that are read by their position.
-MetalBinding spread(Work& work, std::size_t operand) {
-  const Layout& layout = *work.call().operands[operand].layout;
-  const Slots slots = work.operand(operand);
-  if (slots.step == 1 || layout.size() == 1) return slots.binding;
-  const MetalBinding copy = work.temporary(layout.size());
-  work.copy_operand(operand, copy);
-  return copy;
-}
-
 void index(const KernelCall& call) {
   Work work(call);
   const bool is_gather = call.plan.operation == "gather";
@@ -341,9 +310,9 @@ void index(const KernelCall& call) {
   const Index after = leaves_of_modes(table, axis + 1, table.rank()).size();
   const Index items = call.operands[1].layout->size();
   const Index moved = before * items * after;
-  const MetalBinding indices = spread(work, 1);
+  const MetalBinding indices = work.elements(1);
   if (!is_gather) work.copy_operand(0, work.result());
-  const MetalBinding values = spread(work, is_gather ? 0 : 2);
+  const MetalBinding values = work.elements(is_gather ? 0 : 2);
   const Index threads = call.plan.operation == "scatter_add" ? before * after : moved;
   work.run(
       kernel_name(call.plan), {{"a", values}, {"index", indices}, {"out", work.result()}},
@@ -364,7 +333,7 @@ void matmul(const KernelCall& call) {
   const auto extent = [&](std::size_t operand, std::size_t mode) {
     return leaves_of_modes(*call.operands[operand].layout, mode, mode + 1).size();
   };
-  multiply_into(work, spread(work, 0), spread(work, 1), work.result(), extent(0, 0), extent(1, 0),
+  multiply_into(work, work.elements(0), work.elements(1), work.result(), extent(0, 0), extent(1, 0),
                 extent(0, 1));
   work.finish();
 }
@@ -378,11 +347,7 @@ void convolve(const KernelCall& call) {
     Order order;
     for (const std::size_t mode : convolution.roles[operand])
       order.append(leaves_of_modes(*call.operands[operand].layout, mode, mode + 1));
-    const Slots slots = work.operand(operand, order.extents, order.strides);
-    if (slots.step == 1) return slots.binding;
-    const MetalBinding spread = work.temporary(product(order.extents));
-    work.copy_strided("copy_int", slots.binding, order.extents, order.strides, spread);
-    return spread;
+    return work.elements(operand, order.extents, order.strides);
   };
   const auto extent = [&](std::size_t operand, std::size_t role) {
     const std::size_t mode = convolution.roles[operand][role];
