@@ -126,9 +126,8 @@ class AppleRuntime final : public MetalRuntime {
   }
 
   [[nodiscard]] std::shared_ptr<const MetalPipeline> pipeline(std::string_view kernel) override {
-    const auto known = std::ranges::find(metal_kernel_manifest(), kernel, &MetalKernel::name);
-    if (known == metal_kernel_manifest().end())
-      raise<RuntimeError>("Metal", "no kernel has the name ", kernel);
+    const MetalKernel* const known = find_metal_kernel(kernel);
+    if (known == nullptr) raise<RuntimeError>("Metal", "no kernel has the name ", kernel);
     const std::lock_guard lock(mutex_);
     std::shared_ptr<const MetalPipeline>& pipeline = pipelines_[known->name];
     if (pipeline == nullptr) pipeline = compile(*known);

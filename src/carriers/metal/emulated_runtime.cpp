@@ -227,10 +227,10 @@ class EmulatedRuntime final : public MetalRuntime {
   }
   [[nodiscard]] std::shared_ptr<const MetalPipeline> pipeline(std::string_view kernel) override {
     const auto entry = std::ranges::find(emulation::entries(), kernel, &emulation::Entry::name);
-    const auto known = std::ranges::find(metal_kernel_manifest(), kernel, &MetalKernel::name);
-    if (entry == emulation::entries().end() || known == metal_kernel_manifest().end())
+    const MetalKernel* const known = find_metal_kernel(kernel);
+    if (entry == emulation::entries().end() || known == nullptr)
       raise<RuntimeError>("Metal", "no kernel has the name ", kernel);
-    return std::make_shared<EmulatedPipeline>(Compiled{&*entry, &*known});
+    return std::make_shared<EmulatedPipeline>(Compiled{&*entry, known});
   }
   [[nodiscard]] std::unique_ptr<MetalCommands> begin() override {
     return std::make_unique<EmulatedCommands>();

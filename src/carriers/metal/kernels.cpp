@@ -22,12 +22,6 @@ namespace orlop::inline v0 {
 
 namespace {
 
-const MetalKernel* find_kernel(std::string_view name) {
-  const auto known = metal_kernel_manifest();
-  const auto found = std::ranges::find(known, name, &MetalKernel::name);
-  return found == known.end() ? nullptr : &*found;
-}
-
 std::string_view letter(StorageType type) {
   return type == StorageType::float32 ? "float" : type == StorageType::int32 ? "int" : "bool";
 }
@@ -50,7 +44,7 @@ std::string kernel_name(const OperationPlan& plan) {
 }
 
 bool executes(const OperationPlan& plan) {
-  if (find_kernel(kernel_name(plan)) == nullptr) return false;
+  if (find_metal_kernel(kernel_name(plan)) == nullptr) return false;
   // The device has no binary64.
   return plan.accumulation != Accumulation::Floating || plan.accumulator_dtype == &dtypes::Float32;
 }
@@ -135,12 +129,12 @@ class Work {
 
   /// One thread for each of `count` elements.
   void run(std::string_view kernel, Named<MetalBinding> buffers, Named<std::int64_t> constants, Index count) {
-    const Index threads = find_kernel(kernel)->threads;
+    const Index threads = find_metal_kernel(kernel)->threads;
     run_groups(kernel, buffers, constants, {static_cast<std::uint32_t>((count + threads - 1) / threads), 1});
   }
   void run_groups(std::string_view name, Named<MetalBinding> buffers, Named<std::int64_t> constants,
                   MetalGrid groups) {
-    const MetalKernel& kernel = *find_kernel(name);
+    const MetalKernel& kernel = *find_metal_kernel(name);
     std::vector<MetalBinding> bindings;
     for (const std::string_view wanted : kernel.buffers)
       bindings.push_back(wanted == "fault" ? fault() : named(buffers, wanted));
