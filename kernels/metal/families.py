@@ -550,6 +550,12 @@ def patches():
 # Tables are (before, axis, after), items (before, index, after), first fastest.
 
 
+def table_slot(i, index, axis, before, items):
+    """Where the item number i lies in the table."""
+    rest = T.truncdiv(i, before)
+    return T.truncmod(i, before) + before * (index[T.truncmod(rest, items)] + axis * T.truncdiv(rest, items))
+
+
 def gather(dtype):
     slots, indices, n = T.dynamic("slots"), T.dynamic("indices"), T.dynamic("n")
 
@@ -565,10 +571,7 @@ def gather(dtype):
         with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
             i = block * THREADS + T.get_thread_binding()
             if i < n:
-                rest = T.truncdiv(i, before)
-                out[i] = a[
-                    T.truncmod(i, before) + before * (index[T.truncmod(rest, items)] + axis * T.truncdiv(rest, items))
-                ]
+                out[i] = a[table_slot(i, index, axis, before, items)]
 
     return kernel
 
@@ -590,10 +593,7 @@ def scatter(dtype):
         with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
             i = block * THREADS + T.get_thread_binding()
             if i < n:
-                rest = T.truncdiv(i, before)
-                out[
-                    T.truncmod(i, before) + before * (index[T.truncmod(rest, items)] + axis * T.truncdiv(rest, items))
-                ] = a[i]
+                out[table_slot(i, index, axis, before, items)] = a[i]
 
     return kernel
 
