@@ -217,10 +217,19 @@ def __getattr__(name):
         return __import__(f"{__name__}.{name}", fromlist=[name])
     home = _EXPORTS.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_whereabouts(name)}")
     value = getattr(__import__(home, fromlist=[name]), name)
     globals()[name] = value
     return value
+
+
+def _whereabouts(name):
+    """Where a newcomer who looks here finds a name of the submodules, for the message."""
+    if name.startswith("_"):
+        return ""
+    modules = ("friendly", "functional", "nn", "einops", "io", "layout")
+    places = [module for module in modules if hasattr(__getattr__(module), name)]
+    return f"; there is {' and '.join(f'{__name__}.{place}.{name}' for place in places)}" if places else ""
 
 
 def __dir__():

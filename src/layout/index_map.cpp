@@ -26,8 +26,7 @@ void detail::check_composable(Index inner_codomain, Index outer_size) {
 Index IndexMap::index(const Coordinate& coordinate) const {
   const Shape shape = this->shape();
   if (!shape.leaf_coordinates(coordinate))
-    raise<ValueError>("IndexMap", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ",
-                      shape);
+    raise<ValueError>("IndexMap", "Key is not in domain of shape: ", detail::misfit_text(shape, coordinate));
   return index_ordinal(shape.encode(coordinate));
 }
 

@@ -71,8 +71,8 @@ std::size_t Layout::hash() const noexcept { return detail::mix(data_->shape.hash
 std::string Layout::to_string() const { return text("Layout( ", data_->shape, ", ", data_->stride, ')'); }
 
 void Layout::raise_not_in_domain(const Coordinate& coordinate) const {
-  raise<ValueError>("Layout", "Key is not in domain of shape: ", orlop::to_string(coordinate), " in ",
-                    data_->shape, "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
+  raise<ValueError>("Layout",
+                    "Key is not in domain of shape: ", detail::misfit_text(data_->shape, coordinate));
 }
 
 Index Layout::index(const Coordinate& coordinate) const {

@@ -152,6 +152,9 @@ class LayoutBuilder {
 [[nodiscard]] std::vector<Node> recipe_of(const Nest& nest);
 /// `(2, (3, 4))`
 [[nodiscard]] std::string nest_text(const Nest& nest);
+/// What a coordinate that does not fit the shape is, and what fits in the mode where it does not:
+/// `(5, 0) in Shape<(2, 3)>; mode 0 goes from 0 to 1`.
+[[nodiscard]] std::string misfit_text(const Shape& shape, const Coordinate& coordinate);
 /// ValueError ‹inner codomain exceeds› where a composition's inner map reaches beyond the outer one.
 void check_composable(Index inner_codomain, Index outer_size);
 /// Mixes a value into a hash.

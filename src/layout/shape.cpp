@@ -241,11 +241,39 @@ std::optional<SmallVector<Index, 4>> Shape::leaf_coordinates(const Coordinate& c
   return out;
 }
 
+namespace {
+
+std::string fitting_text(const Shape& shape, const Coordinate& coordinate) {
+  if (coordinate.is_leaf()) {
+    const std::optional<Index> size = shape.try_size();
+    return size ? text("an ordinal goes from 0 to ", *size - 1) : std::string("an ordinal is not negative");
+  }
+  if (coordinate.items().size() != shape.rank())
+    return text("use an entry for each of its ", shape.rank(), " modes, or one ordinal");
+  const auto fits = [&](std::size_t i) {
+    return shape.select(std::span(&i, 1))
+        .leaf_coordinates(Coordinate(std::vector{coordinate.items()[i]}))
+        .has_value();
+  };
+  std::size_t i = 0;
+  while (fits(i)) ++i;
+  const Shape mode = shape.mode(i);
+  const std::optional<Index> size = mode.try_size();
+  return coordinate.items()[i].is_leaf() && size ? text("mode ", i, " goes from 0 to ", *size - 1)
+                                                 : text("mode ", i, " is ", mode);
+}
+
+}  // namespace
+
+std::string detail::misfit_text(const Shape& shape, const Coordinate& coordinate) {
+  return text(orlop::to_string(coordinate), " in ", shape, "; ", fitting_text(shape, coordinate));
+}
+
 Index Shape::encode(const Coordinate& coordinate) const {
   const auto coordinates = leaf_coordinates(coordinate);
   if (!coordinates)
-    raise<ValueError>("Shape.encode", "Coordinate does not fit the shape: ", orlop::to_string(coordinate),
-                      " in ", *this, "; use one entry per mode, each from 0 up to extent - 1, or an ordinal");
+    raise<ValueError>("Shape.encode",
+                      "Coordinate does not fit the shape: ", detail::misfit_text(*this, coordinate));
   Index ordinal = 0;
   for (std::size_t i = coordinates->size(); i-- > 0;)
     ordinal = checked_add(checked_multiply(ordinal, leaves()[i], "Shape.encode"), (*coordinates)[i],

@@ -23,6 +23,13 @@ def test_the_module_exports_its_functions():
     assert set(friendly.__all__).isdisjoint(orlop.__all__)
 
 
+def test_whoever_looks_in_the_package_is_told_the_module():
+    with pytest.raises(AttributeError, match=r"'zeros'; there is orlop\.friendly\.zeros$"):
+        orlop.zeros
+    with pytest.raises(AttributeError, match="no attribute 'nowhere'$"):
+        orlop.nowhere
+
+
 # --- Layouts and extents (M601) ----------------------------------------------------------------------------------
 
 

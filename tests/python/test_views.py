@@ -102,6 +102,23 @@ def test_a_key_of_another_type_is_a_type_error(key):
     assert tensor.version == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "what_fits"),
+    [
+        (24, "24 in Shape<(3, (2, 4))>; an ordinal goes from 0 to 23"),
+        ((3, 0), "(3, 0) in Shape<(3, (2, 4))>; mode 0 goes from 0 to 2"),
+        ((0, -1), "mode 1 goes from 0 to 7"),
+        ((0, (1, 4)), "mode 1 is Shape<(2, 4)>"),
+        (((0,), 0), "mode 0 is Shape<(3,)>"),
+        ((0, 0, 0), "use an entry for each of its 2 modes, or one ordinal"),
+    ],
+)
+def test_a_refused_key_is_told_which_mode_takes_what(key, what_fits):
+    with pytest.raises(ValueError) as refusal:
+        counting(layout([3, [2, 4]], [2, [7, 20]]))[key]
+    assert str(refusal.value).endswith(what_fits)
+
+
 @pytest.mark.parametrize("key", [-1, 24, (3, 0), (0, -1), (0, 0, 0), (0,), (), (0, (1,)), ((0, 0), 0), 2**63, -(2**70), (0, 2**64)])
 def test_a_key_outside_the_shape_is_a_value_error(key):
     tensor = counting(layout([3, [2, 4]], [2, [7, 20]]))
