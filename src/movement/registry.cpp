@@ -131,11 +131,16 @@ MoveRoute detail::find_move_route(CarrierClass source_class, CarrierClass destin
   if (source != nullptr)
     if (MoveRoute route = source->route_to(destination_class); route.make) return route;
   if (source == nullptr || destination == nullptr || !source->copies_elementwise() ||
-      !destination->copies_elementwise())
-    raise<NotImplementedError>("move", "there is no route for the pair ",
-                               pair_text(source_class, destination_class),
-                               ": a class with a CarrierDefinition moves through a TransferRoute of its own, "
-                               "or one by one where both storage providers allow elementwise_fallback");
+      !destination->copies_elementwise()) {
+    const bool is_shipped = (source != nullptr && source_class.is_shipped()) ||
+                            (destination != nullptr && destination_class.is_shipped());
+    raise<NotImplementedError>(
+        "move", "there is no route for the pair ", pair_text(source_class, destination_class),
+        is_shipped
+            ? ": tiled Tensors do not move; project() gathers tiles of one, scatter() makes one of them"
+            : ": a class with a CarrierDefinition moves through a TransferRoute of its own, "
+              "or one by one where both storage providers allow elementwise_fallback");
+  }
   return elementwise_route();
 }
 

@@ -9,6 +9,7 @@
 #include "operation/results.hpp"
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/grad_mode.hpp"
+#include "orlop/operation/views.hpp"
 
 namespace orlop::inline v0 {
 
@@ -37,9 +38,14 @@ Ref<Operation> dispatch_definition(Carrier& carrier, std::string_view name) {
   const CarrierClass carrier_class = carrier.carrier_class();
   if (carrier.is_released()) throw RuntimeError(text(carrier_class, " is released"));
   const OperationDefinition* definition = find_operation_definition(name);
+  if (definition == nullptr && is_view_operation(name))
+    raise<NotImplementedError>(
+        carrier_class.name(), "a class with a definition has no views, of which ", name,
+        " is one; make a Tensor(carrier, offset, layout) of the same slots, "
+        "or move the Tensor (of a tiled one, project() the tiles) and view the result");
   if (definition == nullptr)
     raise<NotImplementedError>(carrier_class.name(), "the name ", name,
-                               " has no operation definition; define_operation makes one");
+                               " has no operation definition; define_operation makes one, of a dotted name");
   invocation_executor(carrier_class)->check_name(carrier, *definition);
   return make_ref<DefinitionOperation>(Ref<Carrier>(&carrier), *definition);
 }

@@ -640,8 +640,11 @@ def test_names_beyond_the_six_are_refused_without_reading_anything():
     for call in (lambda: orlop.exp(x), lambda: orlop.sub(x, x), lambda: x.carrier.dispatch_op("cumsum")):
         with pytest.raises(NotImplementedError, match="does not support"):
             call()
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="no_such_name has no operation definition"):
         x.carrier.dispatch_op("no_such_name")
+    for view in (lambda: orlop.permute(x, 1, 0), lambda: x[0:2, :], lambda: orlop.reduce_sum(x, "a b -> b")):
+        with pytest.raises(NotImplementedError, match=r"has no views, of which .* project\(\) the tiles"):
+            view()
     assert x.carrier.residency_stats().promotions == 0
     x.carrier.release()
     for name in ("relu", "exp", "no_such_name"):

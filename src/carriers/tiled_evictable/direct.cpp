@@ -236,7 +236,7 @@ void check_geometry(const ResolvedInvocation& invocation) {
           RefusalKind::Invocation, carrier->carrier_class(), invocation.plan(),
           text('[', invocation.name(), "] a tiled operand must have the full geometry of its carrier: got ",
                layout.shape(), "; modes of the sizes ", Shape::flat(logical),
-               " are allowed; project() a part, or move it"));
+               " are allowed; project() the tiles of a part"));
     carrier->grid().check_layout(invocation.name(), layout, tensor->offset());
   }
 }
@@ -247,7 +247,7 @@ class DirectExecutor final : public InvocationExecutor {
     if (!carrier.operation_capabilities(definition.name()).empty()) return;
     throw UnsupportedOperationPlan(RefusalKind::Operation, carrier.carrier_class(),
                                    text("[TiledEvictable] does not support ", definition.name(),
-                                        " on all tiles at once; project() the tiles it needs, or move them"));
+                                        " on all tiles at once; project() the tiles it needs"));
   }
 
   void check_operands(const Carrier& carrier, const BoundOperationCall& call) const override {

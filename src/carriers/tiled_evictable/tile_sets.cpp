@@ -6,8 +6,19 @@
 
 namespace orlop::inline v0 {
 
+std::string detail::tuple_text(std::span<const Index> values) {
+  std::string out = "(";
+  std::string_view separator;
+  for (const Index value : values) {
+    out += text(separator, value);
+    separator = ", ";
+  }
+  return out + (values.size() == 1 ? ",)" : ")");
+}
+
 namespace {
 
+using detail::tuple_text;
 using Coordinate = std::span<const Index>;
 
 /// The order of tile numbers: the last axis decides first.
@@ -21,17 +32,6 @@ bool is_same(Coordinate a, Coordinate b) noexcept {
 
 Coordinate at(const std::vector<Index>& components, std::size_t rank, std::size_t i) noexcept {
   return Coordinate(components).subspan(i * rank, rank);
-}
-
-template <class Values>
-std::string tuple_text(const Values& values) {
-  std::string out = "(";
-  std::string_view separator;
-  for (const Index value : values) {
-    out += text(separator, value);
-    separator = ", ";
-  }
-  return out + (values.size() == 1 ? ",)" : ")");
 }
 
 void require_non_negative(std::string_view what, Coordinate components) {

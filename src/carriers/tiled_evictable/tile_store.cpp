@@ -81,20 +81,19 @@ void TileStore::drop_copy(Tile& entry, Garbage& garbage) noexcept {
 }
 
 namespace {
-TileSet named(const TileGrid& grid, Index tile) {
-  return TileSet::from_numbers(grid.grid_shape(), {&tile, 1});
+std::string named(const TileGrid& grid, Index tile) {
+  return text("tile ", tuple_text(grid.coordinate(tile)));
 }
 }  // namespace
 
 void TileStore::refuse_pending(Index tile) const {
-  raise<RuntimeError>(what, "tile ", named(grid(), tile),
-                      " is part of a pending residency request; wait for it");
+  raise<RuntimeError>(what, named(grid(), tile), " is part of a pending residency request; wait for it");
 }
 void TileStore::refuse_pinned(Index tile) const {
-  raise<RuntimeError>(what, "tile ", named(grid(), tile), " is pinned by unfinished work; wait for it");
+  raise<RuntimeError>(what, named(grid(), tile), " is pinned by unfinished work; wait for it");
 }
 void TileStore::refuse_invalid(Index tile) const {
-  raise<RuntimeError>(what, "tile ", named(grid(), tile), " is invalid: it has no values yet");
+  raise<RuntimeError>(what, named(grid(), tile), " is invalid: it has no values yet");
 }
 
 TileState TileStore::state(Index tile) const {
@@ -201,7 +200,8 @@ bool TileStore::pinned_by_others(Index tile, const Tile& entry, const TileClaim*
 void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all) {
   check_open();
   if (pending_count_ != 0 && claim.is_all)
-    raise<RuntimeError>(what, pending_count_, " tiles are part of a pending residency request; wait for it");
+    raise<RuntimeError>(what, pending_count_, " tiles are part of a pending residency request; wait for it",
+                        capacity_ ? "" : ", or give a primary_budget_bytes: operations then take turns");
   if (pending_count_ != 0)
     for (const Index tile : claim.tiles)
       if (table_[tile].is_pending) refuse_pending(tile);

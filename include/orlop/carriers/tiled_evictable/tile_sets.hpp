@@ -16,6 +16,11 @@
 
 namespace orlop::inline v0 {
 
+namespace detail {
+/// A coordinate as messages have it: "(1, 0)".
+[[nodiscard]] std::string tuple_text(std::span<const Index> values);
+}  // namespace detail
+
 /// One coordinate per grid axis.
 using TileCoordinate = std::vector<Index>;
 
