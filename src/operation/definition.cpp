@@ -1,6 +1,7 @@
 // The table of definitions, and how one call runs through it (P50).
 #include "operation/definition.hpp"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 
@@ -39,8 +40,8 @@ KernelFunction Definition::kernel(const KernelTable& table) const noexcept {
   const Remembered* const newest = remembered_.load(std::memory_order_acquire);
   for (const Remembered* entry = newest; entry != nullptr; entry = entry->older)
     if (entry->table == &table) return entry->kernel;
-  KernelFunction found = table.find(name_);
-  if (found == nullptr) found = reference_kernels().find(name_);
+  KernelFunction found = table.find(kernel_name_);
+  if (found == nullptr) found = reference_kernels().find(kernel_name_);
   try {
     // Entries are few (backends) and live as long as the table of definitions.
     auto entry = std::make_unique<Remembered>(Remembered{&table, found, newest});
@@ -153,7 +154,10 @@ class KernelInputs {
 const OperationPlan& resolve_plan(const OperationSpec& spec, std::span<const Argument> arguments,
                                   const OperationExecutionOptions* options) {
   const auto* positions = spec.dtype_operand_positions();
-  const std::size_t count = positions != nullptr ? positions->size() : arguments.size();
+  const auto is_operand = [](const Argument& argument) { return argument.tensor() || argument.scalar(); };
+  const std::size_t count = positions != nullptr
+                                ? positions->size()
+                                : static_cast<std::size_t>(std::ranges::count_if(arguments, is_operand));
   if (count > max_operands)
     raise<TypeError>(spec.name(), "takes at most ", max_operands, " operands: got ", count);
   const PlanOperand unused = std::cref<DType>(dtypes::Float32);
@@ -202,7 +206,7 @@ Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
   Ref<Carrier> carrier = prototype.allocate_like(slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
   KernelFunction kernel = table != nullptr ? definition.kernel(*table) : nullptr;
-  if (kernel == nullptr) kernel = reference_kernels().find(definition.name());
+  if (kernel == nullptr) kernel = reference_kernels().find(definition.kernel_name());
   std::vector<std::byte> staged;
   std::byte* result = carrier->host_data();
   if (result == nullptr) {

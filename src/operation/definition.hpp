@@ -17,14 +17,16 @@ class GradientContext;
 
 /// What one call will produce: decided from dtypes, shapes and parameters, never from values (P50 d-f).
 struct Resolution {
-  Layout layout;  ///< of the result: canonical
+  Layout layout;  ///< of the result: canonical, but in batch_matmul_definition
   KernelParameters parameters;
 };
 
 /// One built-in operation. Instances are constants of the files in src/operation/definitions/.
 class Definition {
  public:
-  explicit Definition(std::string_view name) : name_(name) {}
+  explicit Definition(std::string_view name) : Definition(name, name) {}
+  /// Computed by a kernel that has another name than the operation.
+  Definition(std::string_view name, std::string_view kernel_name) : name_(name), kernel_name_(kernel_name) {}
   Definition(const Definition&) = delete;
   Definition& operator=(const Definition&) = delete;
   virtual ~Definition() = default;
@@ -54,11 +56,12 @@ class Definition {
   /// P65, P84: what `backward(gradient)` accepts for this operation; the views have their own rule (M504).
   virtual void check_cotangent(const GradientContext& context) const;
 
-  /// The kernel of `table` for this name, or the reference one where it has none; remembered per table.
+  [[nodiscard]] std::string_view kernel_name() const noexcept { return kernel_name_; }
+  /// The kernel of `table` with that name, or the reference one where it has none; remembered per table.
   [[nodiscard]] KernelFunction kernel(const KernelTable& table) const noexcept;
 
  private:
-  std::string_view name_;
+  std::string_view name_, kernel_name_;
   mutable std::atomic<const OperationSpec*> spec_{nullptr};
   // The tables asked so far and their answers, the newest first: a process computes on one or two backends.
   struct Remembered {
@@ -71,6 +74,14 @@ class Definition {
 
 /// The definition of `name`, or null. The table is filled once from the families in definitions/.
 [[nodiscard]] const Definition* find_definition(std::string_view name);
+
+/// The products of the matrices of two batches, one for each entry: matmul with operands (rows, terms, batch)
+/// and a result (rows, rows, batch). Its third argument is the layout of the result, compact. No call by name
+/// comes here, only einsum's.
+[[nodiscard]] const Definition& batch_matmul_definition();
+
+/// Dispatches on the first Tensor an operation that has the name, but this definition.
+[[nodiscard]] Tensor apply_definition(const Definition& definition, std::span<const Argument> arguments);
 
 /// Runs a definition on the carrier class of its Tensor arguments (P50). `gate` is the carrier whose class
 /// must advertise the plan; null for gradient arithmetic, which is not gated (P65).

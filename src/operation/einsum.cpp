@@ -1,7 +1,12 @@
 // Contractions of two Tensors as rearrangements around matmul, or around a product and a sum (M707).
+#include <numeric>
+
 #include "layout/nest.hpp"
+#include "operation/definition.hpp"
+#include "operation/matrix.hpp"
 #include "orlop/operation/command.hpp"
 #include "orlop/operation/functional.hpp"
+#include "orlop/operation/invocation_executor.hpp"
 #include "orlop/operation/views.hpp"
 
 namespace orlop::inline v0 {
@@ -11,8 +16,13 @@ namespace {
 /// One operand's symbols and the layouts they stand for.
 class Side {
  public:
-  Side(const Layout& layout, const Tree& selection, const std::vector<SymbolId>& ids)
-      : ids_(ids), sources_(layout.extract_profile(selection)) {}
+  Side(const Layout& layout, const Tree& selection, const std::vector<SymbolId>& ids,
+       const std::vector<std::string>& common)
+      : ids_(ids), sources_(layout.extract_profile(selection)) {
+    for (const SymbolId& entry : ids)
+      if (std::find(common.begin(), common.end(), entry.symbol) == common.end())
+        free_symbols_.push_back(entry.symbol);
+  }
 
   /// The number of the symbol's source, or -1.
   [[nodiscard]] Index id(const std::string& symbol) const {
@@ -23,9 +33,19 @@ class Side {
   [[nodiscard]] const Layout& source(const std::string& symbol) const {
     return sources_[static_cast<std::size_t>(id(symbol))];
   }
+  /// Those that the other operand does not have.
+  [[nodiscard]] const std::vector<std::string>& free_symbols() const { return free_symbols_; }
+  /// The sources of some symbols as one mode; an inserted leaf where there is none.
+  [[nodiscard]] Nested<Node> mode_of(const std::vector<std::string>& symbols) const {
+    std::vector<Nested<Node>> items;
+    for (const std::string& symbol : symbols) items.emplace_back(Node::id(id(symbol)));
+    if (items.empty()) items.emplace_back(Node::Leaf);
+    return items;
+  }
 
  private:
   const std::vector<SymbolId>& ids_;
+  std::vector<std::string> free_symbols_;
   std::vector<Layout> sources_;
 };
 
@@ -56,26 +76,82 @@ Tree union_output(const EinsumSpec& spec, const Side& side, const Side& other) {
   return Tree(builder.finish());
 }
 
-/// The selection of the symbols in a product. A group of one leaf has collapsed into that leaf on the way.
-Tree selection_of(const EinsumSpec& spec, const Layout& product) {
-  detail::NestCursor cursor(spec.matmul_output_selection.nest());
-  std::vector<Nested<Node>> sides;
-  for (const std::size_t side : {0, 1}) {
-    const std::size_t modes[] = {side};
-    std::vector<Nested<Node>> leaves(cursor.open(), Node::Leaf);
-    for (std::size_t i = 0; i < leaves.size(); ++i) cursor.take_leaf();
-    if (product.shape().select(modes).is_flat())
-      sides.emplace_back(Node::Leaf);
+/// The selection of so many symbols in each mode of a product. A mode of one leaf has collapsed into that
+/// leaf on the way.
+Tree selection_of(std::span<const std::size_t> symbols, const Shape& product) {
+  std::vector<Nested<Node>> modes;
+  for (std::size_t mode = 0; mode < symbols.size(); ++mode) {
+    const std::size_t selected[] = {mode};
+    if (product.select(selected).is_flat())
+      modes.emplace_back(Node::Leaf);
     else
-      sides.emplace_back(std::move(leaves));
+      modes.emplace_back(std::vector<Nested<Node>>(symbols[mode], Node::Leaf));
   }
-  return Tree(Nested<Node>(std::move(sides)));
+  return Tree(Nested<Node>(std::move(modes)));
 }
 
-Tensor contract(const EinsumSpec& spec, const Tensor& lhs, const Tensor& rhs) {
+Tensor contract(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Tensor& rhs,
+                const Side& right) {
   const Tensor product = matmul(rearrange(lhs, spec.lhs_rearrange_output, spec.lhs_selection),
                                 rearrange(rhs, spec.rhs_rearrange_output, spec.rhs_selection));
-  return rearrange(product, spec.output, selection_of(spec, product.layout()));
+  const std::size_t symbols[] = {left.free_symbols().size(), right.free_symbols().size()};
+  return rearrange(product, spec.output, selection_of(symbols, product.layout().shape()));
+}
+
+/// Whether a product of batches saves making all products before they are summed: on carriers that have one.
+bool multiplies_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Side& right) {
+  const KernelTable* kernels = lhs.carrier()->kernel_table();
+  return !spec.contraction_symbols.empty() &&
+         !(left.free_symbols().empty() && right.free_symbols().empty()) && kernels != nullptr &&
+         kernels->find(batch_matmul_kernel) != nullptr && invocation_executor(lhs.carrier_type()) == nullptr;
+}
+
+/// A layout of this shape whose rearrangement is canonical.
+Layout layout_for(const Shape& shape, const Tree& output, const Tree& selection) {
+  // Strides that number the leaves: in the rearrangement they tell where each leaf went.
+  std::vector<Index> numbers(shape.leaves().size());
+  std::iota(numbers.begin(), numbers.end(), Index{1});
+  const auto placed = [&] { return Layout(shape, Stride(detail::with_leaves(shape.nest(), numbers))); };
+  const Layout rearranged = placed().rearrange(output, selection);
+  const Layout canonical = Layout::canonical(rearranged.shape());
+  std::fill(numbers.begin(), numbers.end(), 0);  // of what the output leaves out
+  for (std::size_t leaf = 0; leaf < canonical.strides().size(); ++leaf)
+    if (const Index number = rearranged.strides()[leaf]; number > 0)
+      numbers[static_cast<std::size_t>(number - 1)] = canonical.strides()[leaf];
+  return placed();
+}
+
+/// As modes (free, contracted, batch). The result is canonical, as that of a sum would be.
+Tensor contract_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Tensor& rhs,
+                        const Side& right) {
+  const auto modes = [&](const Side& side) {
+    return Tree{side.mode_of(side.free_symbols()), side.mode_of(spec.contraction_symbols),
+                side.mode_of(spec.batch_symbols)};
+  };
+  const Tensor lhs_batch = rearrange(lhs, modes(left), spec.lhs_selection);
+  const Tensor rhs_batch = rearrange(rhs, modes(right), spec.rhs_selection);
+  const Shape shape = product_shape(lhs_batch.layout(), rhs_batch.layout());
+  // Where each symbol of the union stands among the product's symbols; a mode without any has one leaf.
+  std::vector<Index> places(spec.union_symbols.size());
+  std::vector<std::size_t> counts;
+  Index place = 0;
+  for (const auto* symbols : {&left.free_symbols(), &right.free_symbols(), &spec.batch_symbols}) {
+    for (std::size_t i = 0; i < symbols->size(); ++i) {
+      const auto found = std::find(spec.union_symbols.begin(), spec.union_symbols.end(), (*symbols)[i]);
+      places[static_cast<std::size_t>(found - spec.union_symbols.begin())] = place + static_cast<Index>(i);
+    }
+    counts.push_back(std::max<std::size_t>(symbols->size(), 1));
+    place += static_cast<Index>(counts.back());
+  }
+  const detail::Nest& output = spec.general_output.nest();
+  std::vector<Index> ids(output.leaves.begin(), output.leaves.end());
+  for (Index& id : ids)
+    if (id >= 0) id = places[static_cast<std::size_t>(id)];
+  const Tree rearranged(detail::with_leaves(output, ids));
+  const Tree selection = selection_of(counts, shape);
+  const std::array<Argument, 3> arguments{lhs_batch, rhs_batch,
+                                          Argument::of(layout_for(shape, rearranged, selection))};
+  return rearrange(apply_definition(batch_matmul_definition(), arguments), rearranged, selection);
 }
 
 /// The general output, then the contracted symbols as the second mode.
@@ -106,10 +182,11 @@ Tensor multiply_and_sum(const EinsumSpec& spec, const Tensor& lhs, const Side& l
 
 Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description) {
   const EinsumSpec& spec = parse_einsum(description);
-  const Side left(lhs.layout(), spec.lhs_selection, spec.lhs_symbol_ids);
-  const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids);
+  const Side left(lhs.layout(), spec.lhs_selection, spec.lhs_symbol_ids, spec.common_symbols);
+  const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids, spec.common_symbols);
   check_shared_sizes(spec, left, right);
-  if (spec.batch_symbols.empty()) return contract(spec, lhs, rhs);
+  if (spec.batch_symbols.empty()) return contract(spec, lhs, left, rhs, right);
+  if (multiplies_batches(spec, lhs, left, right)) return contract_batches(spec, lhs, left, rhs, right);
   return multiply_and_sum(spec, lhs, left, rhs, right);
 }
 

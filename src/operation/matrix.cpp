@@ -18,6 +18,33 @@ std::vector<Index> offsets_of(const Leaves& leaves) {
   return result;
 }
 
+Shape product_shape(const Layout& lhs, const Layout& rhs) {
+  constexpr std::size_t rows[] = {0};
+  constexpr std::size_t rows_and_batch[] = {0, 2};
+  return Shape::concat(lhs.shape().select(rows),
+                       rhs.shape().select(std::span(rows_and_batch).first(rhs.rank() - 1)));
+}
+
+void multiply_entries(const KernelCall& call, KernelFunction matmul, Index first, Index last) {
+  constexpr std::size_t modes[] = {0, 1};
+  constexpr Index slot_bytes = sizeof(float);  // and of an Int32
+  const std::array<const Layout*, 3> wholes{call.operands[0].layout, call.operands[1].layout, &call.layout};
+  std::array<Layout, 3> matrices;
+  std::array<std::vector<Index>, 3> entries;
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    matrices[i] = wholes[i]->select(modes);
+    entries[i] = offsets_of(leaves_of_modes(*wholes[i], 2, 3));
+  }
+  for (auto entry = static_cast<std::size_t>(first); entry < static_cast<std::size_t>(last); ++entry) {
+    std::array operands{call.operands[0], call.operands[1]};
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      operands[i].data += entries[i][entry] * slot_bytes;
+      operands[i].layout = &matrices[i];
+    }
+    matmul({call.plan, operands, call.result + entries[2][entry] * slot_bytes, matrices[2], call.parameters});
+  }
+}
+
 Matrix::Matrix(const KernelOperand& operand)
     : data_(operand.data),
       is_float_(operand.stored == StorageType::float32),

@@ -3,12 +3,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "operation/modes.hpp"
 #include "orlop/operation/kernels.hpp"
 
 namespace orlop::inline v0 {
+
+/// The kernel that multiplies the matrices of two batches, entry by entry: called as matmul is, but that
+/// operands and result have the batch as a third mode.
+constexpr std::string_view batch_matmul_kernel = "_batch_matmul";
+/// Calls `matmul` for the batch entries `first` … `last - 1` of such a call.
+void multiply_entries(const KernelCall& call, KernelFunction matmul, Index first, Index last);
+
+/// The shape of a product: the rows of both operands, then the batch where there is one.
+[[nodiscard]] Shape product_shape(const Layout& lhs, const Layout& rhs);
 
 /// Half-open ranges of rows (the first mode's ordinals) and terms (the second mode's, which are contracted).
 struct MatrixPart {

@@ -2,10 +2,16 @@
 #include "orlop/operation/table_operation.hpp"
 
 #include "operation/definition.hpp"
+#include "operation/dispatch.hpp"
 #include "operation/gradient.hpp"
 #include "orlop/operation/grad_mode.hpp"
 
 namespace orlop::inline v0 {
+
+TableOperation::TableOperation(const Definition& definition, const Operation& other)
+    : definition_(definition) {
+  dispatch_as(other);
+}
 
 TableOperation::~TableOperation() = default;
 
@@ -43,6 +49,12 @@ Gradients TableOperation::partial_backward(const Tensor& gradient, const std::ve
                                 std::move(is_wanted));
   definition_.check_cotangent(context);
   return definition_.gradients(context);
+}
+
+Tensor apply_definition(const Definition& definition, std::span<const Argument> arguments) {
+  const Tensor& first = *find_dispatching_tensor(definition.name(), arguments);
+  const Ref<Operation> named = first.carrier()->dispatch_op(definition.name());
+  return make_ref<TableOperation>(definition, *named)->forward(arguments);
 }
 
 Ref<Operation> view_operation(std::string_view name) {

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from arrays import array, carrier_of, leaf_index, tensor
+from arrays import array, canonical, carrier_of, leaf_index, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -251,6 +251,15 @@ def test_einsum_lets_a_symbol_stand_for_a_nested_mode():
         np.testing.assert_array_equal(array(result).reshape(expected.shape, order="F"), expected)
 
 
+def test_einsum_of_a_batch_lets_a_symbol_stand_for_a_nested_mode():
+    lhs, rhs = nested(((2, 2), 3, 6), ((1, 2), 4, 12), 72), counting(5, 3, 6)
+    flat = tensor(array(lhs).reshape(4, 3, 6, order="F"))
+    for description in ("i k b, j k b -> b i j", "i k b, j k b -> i j b"):
+        expected = array(orlop.einsum(flat, rhs, description))
+        result = array(orlop.einsum(lhs, rhs, description))
+        np.testing.assert_array_equal(result.reshape(expected.shape, order="F"), expected)
+
+
 @st.composite
 def contractions(draw):
     """(lhs symbols, rhs symbols, output symbols, extents)."""
@@ -303,10 +312,63 @@ def test_einsum_records_only_views_products_and_sums():
     assert graph_of(product) == ["rearrange", "elementwise_mul", "rearrange", "rearrange"]
 
 
-@pytest.mark.parametrize("description", ["p q, r q -> r p", "p q, p q -> p", "p q, p r -> r p q", "p q, q r -> p 1 r"])
+@pytest.mark.parametrize("kind", [CPU, Generic])
+def test_einsum_multiplies_matrices_of_a_batch_without_the_product_of_all_elements(kind):
+    lhs, rhs = (nested((2, 3, 4), (1, 2, 6), 24, kind) for _ in range(2))
+    for description in ("b i k, b j k -> b i j", "b i k, b j k -> j 1 i b"):
+        result = orlop.einsum(lhs, rhs, description)
+        assert graph_of(result) == ["rearrange", "matmul", "rearrange", "rearrange"]
+    assert orlop.einsum(lhs, rhs, "b i k, b j k -> b i j").layout == canonical((2, 3, 3))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7])
+@pytest.mark.parametrize("order", ["bik", "ikb", "kib"])
+@pytest.mark.parametrize("kinds", [(np.float32, np.float32), (np.int32, np.float32), (np.int32, np.int32)])
+def test_einsum_of_a_batch_takes_operands_in_any_order_and_dtype(batch, order, kinds):
+    rng = np.random.default_rng(3)
+    extents = {"b": batch, "i": 33, "j": 17, "k": 21}
+    sides = order, order.replace("i", "j")
+    values = [
+        rng.integers(-9, 9, [extents[s] for s in side]).astype(kind) for side, kind in zip(sides, kinds, strict=True)
+    ]
+    for output in ("bij", "ijb", "jib"):
+        expected = np.einsum(f"{sides[0]},{sides[1]}->{output}", *values)
+        command = f"{' '.join(sides[0])}, {' '.join(sides[1])} -> {' '.join(output)}"
+        result = orlop.einsum(*(tensor(value) for value in values), command)
+        assert result.layout == canonical(expected.shape)
+        np.testing.assert_array_equal(array(result), expected)
+
+
+def test_einsum_of_a_batch_reads_repeated_elements():
+    matrix = counting(3, 4)
+    repeated = Tensor(matrix.carrier, 0, Layout(Shape(5, 3, 4), Stride(0, 1, 3)))
+    other = counting(5, 2, 4)
+    expected = np.einsum("ik,bjk->bij", array(matrix), array(other))
+    np.testing.assert_array_equal(array(orlop.einsum(repeated, other, "b i k, b j k -> b i j")), expected)
+
+
+def test_einsum_of_a_batch_checks_only_its_sums():
+    lhs, rhs = (tensor(np.array(values, np.int32)) for values in ([[[2**30, 2**30]]], [[[4, -4]]]))
+    assert array(orlop.einsum(lhs, rhs, "b i k, b j k -> b i j")).item() == 0
+    with pytest.raises(OverflowError):
+        orlop.einsum(lhs, lhs, "b i k, b j k -> b i j")
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "p q, r q -> r p",
+        "p q, p q -> p",
+        "p q, p r -> r p q",
+        "p q, q r -> p 1 r",
+        "p q s, p r s -> p q r",
+        "s q p, r s p -> r 1 p q",
+        "p q s, p s -> q p",
+    ],
+)
 def test_gradients_of_einsum_agree_with_numpy(description):
     rng = np.random.default_rng(2)
-    extents = {"p": 2, "q": 3, "r": 4}
+    extents = {"p": 2, "q": 3, "r": 4, "s": 5}
     inputs, output = description.replace(" ", "").split("->")
     sides, letters = inputs.split(","), output.replace("1", "")
     values = [rng.standard_normal([extents[s] for s in side]).astype(np.float32) for side in sides]

@@ -13,6 +13,8 @@ class Definition;
 class ORLOP_API TableOperation final : public Operation {
  public:
   explicit TableOperation(const Definition& definition) noexcept : definition_(definition) {}
+  /// Dispatched as `other` was.
+  TableOperation(const Definition& definition, const Operation& other);
   ~TableOperation() override;
 
   Gradients backward(const Tensor& gradient) override;

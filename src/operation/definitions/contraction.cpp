@@ -1,25 +1,29 @@
-// matmul: the contraction of the second modes of two operands, and its gradient (P66).
+// matmul: the contraction of the second modes of two operands, and its gradient (P66); the same for batches.
 #include <array>
 
 #include "operation/definition.hpp"
 #include "operation/gradient.hpp"
+#include "operation/matrix.hpp"
 #include "operation/modes.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
-/// The view with both modes swapped.
+/// The view with the first two modes swapped.
 Tensor transposed(const Tensor& tensor) {
-  constexpr std::size_t order[] = {1, 0};
-  return Tensor::trusted(tensor.carrier(), tensor.offset(), tensor.layout().select(order));
+  constexpr std::size_t order[] = {1, 0, 2};
+  return Tensor::trusted(tensor.carrier(), tensor.offset(),
+                         tensor.layout().select(std::span(order).first(tensor.layout().rank())));
 }
 
 class Matmul final : public Definition {
  public:
-  Matmul() : Definition("matmul") {}
+  Matmul() : Matmul("matmul", 2) {}
+  Matmul(std::string_view kernel_name, std::size_t rank) : Definition("matmul", kernel_name), rank_(rank) {}
 
   void check_arguments(std::span<const Argument> arguments) const override {
+    if (rank_ > 2) return;  // no caller's
     if (arguments.size() != 2)
       raise<TypeError>(name(), "takes two Tensors: got ", arguments.size(), " arguments");
     for (const Argument& argument : arguments)
@@ -31,14 +35,14 @@ class Matmul final : public Definition {
     const Layout& lhs = arguments[0].tensor()->layout();
     const Layout& rhs = arguments[1].tensor()->layout();
     for (const Layout* layout : {&lhs, &rhs})
-      if (layout->rank() != 2)
+      if (layout->rank() != rank_)
         raise<ValueError>(name(), "both operands must have two top-level modes: got ", layout->shape(),
                           "; rearrange it first");
     if (leaves_of_modes(lhs, 1, 2).size() != leaves_of_modes(rhs, 1, 2).size())
       raise<ValueError>(name(), "the second modes are contracted and must have one size: got ", lhs.shape(),
                         " and ", rhs.shape(), "; permute or rearrange one of them");
-    constexpr std::size_t first[] = {0};
-    return {Layout::canonical(Shape::concat(lhs.shape().select(first), rhs.shape().select(first))), {}};
+    const Layout* given = arguments.size() > 2 ? arguments[2].get<Layout>() : nullptr;
+    return {given != nullptr ? *given : Layout::canonical(product_shape(lhs, rhs)), {}};
   }
 
   /// lhs[i, k]: Σ_j g[i, j] · rhs[j, k]; rhs[j, k]: Σ_i g[i, j] · lhs[i, k].
@@ -54,9 +58,17 @@ class Matmul final : public Definition {
       return context.fit(position, Tensor::trusted(product.carrier(), 0, Layout::canonical(shape)));
     });
   }
+
+ private:
+  std::size_t rank_;  // of the operands
 };
 
 }  // namespace
+
+const Definition& batch_matmul_definition() {
+  static const Matmul batch_matmul(batch_matmul_kernel, 3);
+  return batch_matmul;
+}
 
 DefinitionList contraction_definitions() {
   static const Matmul matmul;

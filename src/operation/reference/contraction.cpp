@@ -49,6 +49,10 @@ void matmul(const KernelCall& call) {
     contract<std::int32_t, std::int64_t, Int128, std::int32_t>(call);
 }
 
+void matmul_of_batches(const KernelCall& call) {
+  multiply_entries(call, matmul, 0, leaves_of_modes(call.layout, 2, 3).size());
+}
+
 void add_to_kept_sums(const KernelCall& call) {
   using kept_sums::Kept;
   if (call.plan.accumulator_dtype == &dtypes::Float64)
@@ -62,7 +66,8 @@ void add_to_kept_sums(const KernelCall& call) {
 }  // namespace
 
 KernelList reference_contraction_kernels() {
-  static constexpr KernelEntry list[] = {{"matmul", matmul}, {kept_sums::matmul, add_to_kept_sums}};
+  static constexpr KernelEntry list[] = {
+      {"matmul", matmul}, {batch_matmul_kernel, matmul_of_batches}, {kept_sums::matmul, add_to_kept_sums}};
   return list;
 }
 

@@ -15,10 +15,15 @@ namespace orlop::inline v0 {
 
 namespace {
 
-/// The operand as BLAS reads it, from a copy where its layout does not fit.
+/// Where each matrix of a batch lies; a single one where there is no batch.
+std::vector<Index> entries_of(const Layout& layout) {
+  return layout.rank() < 3 ? std::vector<Index>{0} : offsets_of(leaves_of_modes(layout, 2, 3));
+}
+
+/// The matrices of an operand as BLAS reads them, from a copy where its layout does not fit.
 class BlasOperand {
  public:
-  explicit BlasOperand(const KernelOperand& operand) {
+  explicit BlasOperand(const KernelOperand& operand) : entries_(entries_of(*operand.layout)) {
     const Leaves row_leaves = leaves_of_modes(*operand.layout, 0, 1);
     const Leaves term_leaves = leaves_of_modes(*operand.layout, 1, 2);
     if (operand.stored == StorageType::float32)
@@ -28,25 +33,37 @@ class BlasOperand {
       }
     const Index rows = row_leaves.size();
     const Index terms = term_leaves.size();
-    packed_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(rows * terms));
+    packed_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(operand.layout->size()));
     if (operand.stored == StorageType::float32) {
       copy_strided(operand.data, *operand.layout, reinterpret_cast<std::byte*>(packed_.get()),
                    Layout::canonical(operand.layout->shape()), sizeof(float));
     } else {
-      const Matrix matrix(operand);
-      matrix.copy(matrix.all(), packed_.get());
+      float* next = packed_.get();
+      for (const Index entry : entries_) {
+        KernelOperand one = operand;
+        one.data += entry * static_cast<Index>(sizeof(std::int32_t));
+        const Matrix matrix(one);
+        matrix.copy(matrix.all(), next);
+        next += rows * terms;
+      }
     }
+    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i] = static_cast<Index>(i) * rows * terms;
     matrix_ = {packed_.get(), rows, terms, rows, false};
   }
-  [[nodiscard]] const BlasMatrix<float>& matrix() const { return matrix_; }
+  [[nodiscard]] BlasMatrix<float> matrix(std::size_t entry = 0) const {
+    BlasMatrix<float> matrix = matrix_;
+    matrix.data += entries_[entry];
+    return matrix;
+  }
 
  private:
+  std::vector<Index> entries_;
   std::unique_ptr<float[]> packed_;
-  BlasMatrix<float> matrix_{};
+  BlasMatrix<float> matrix_{};  // of offset 0
 };
 
-/// The fewest panels that make `least_work` multiplications, where each makes `work`.
-Index panel_grain(double least_work, double work) {
+/// The fewest parts that make `least_work` multiplications, where each makes `work`.
+Index grain_of(double least_work, double work) {
   return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40));
 }
 
@@ -61,33 +78,54 @@ void add_product(const KernelCall& call, const BlasMatrix<float>& a, const BlasM
     for (const Index row : rows) result[row + column] += *next++;
 }
 
-/// result = product + beta · result: whole panels of the longer side of the result for each thread.
-void matmul_float(const KernelCall& call, float beta) {
+/// The result, or the first of a batch, as BLAS writes it; nothing where its layout does not fit.
+std::optional<BlasMatrix<float>> target_of(const KernelCall& call) {
+  return blas_matrix(call.result, leaves_of_modes(call.layout, 0, 1), leaves_of_modes(call.layout, 1, 2));
+}
+
+/// `multiply` by whole panels of the longer side of c for each thread.
+void multiply_in_panels(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float beta, float* c,
+                        Index leading) {
   constexpr Index panel = 16;
-  const BlasOperand lhs(call.operands[0]);
-  const BlasOperand rhs(call.operands[1]);
-  const auto target =
-      blas_matrix(call.result, leaves_of_modes(call.layout, 0, 1), leaves_of_modes(call.layout, 1, 2));
-  if (!target) return add_product(call, lhs.matrix(), rhs.matrix());
-  const BlasMatrix<float>& a = target->is_transposed ? rhs.matrix() : lhs.matrix();
-  const BlasMatrix<float>& b = target->is_transposed ? lhs.matrix() : rhs.matrix();
-  const Index leading = target->leading;
-  auto* const result = reinterpret_cast<float*>(call.result);
   const bool splits_rhs = b.rows >= a.rows;
   const Index rows = splits_rhs ? b.rows : a.rows;
   const double work =
       static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
   const Index panels = (rows - 1) / panel + 1;
   // Each range arranges all of the other operand for itself: two for each thread are enough.
-  const Index grain = std::max(panel_grain(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
+  const Index grain = std::max(grain_of(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
                                panels / (2 * thread_count()));
   parallel_for(panels, grain, [&](Index first, Index last) {
     const Index row = first * panel;
     const Index count = std::min(last * panel, rows) - row;
     if (splits_rhs)
-      multiply(a, b.some_rows(row, count), beta, result + row * leading, leading);
+      multiply(a, b.some_rows(row, count), beta, c + row * leading, leading);
     else
-      multiply(a.some_rows(row, count), b, beta, result + row, leading);
+      multiply(a.some_rows(row, count), b, beta, c + row, leading);
+  });
+}
+
+/// result = product + beta · result, for every matrix of a batch.
+void matmul_float(const KernelCall& call, float beta) {
+  const BlasOperand lhs(call.operands[0]);
+  const BlasOperand rhs(call.operands[1]);
+  const auto target = target_of(call);
+  if (!target) return add_product(call, lhs.matrix(), rhs.matrix());
+  const BlasOperand& left = target->is_transposed ? rhs : lhs;
+  const BlasOperand& right = target->is_transposed ? lhs : rhs;
+  auto* const result = reinterpret_cast<float*>(call.result);
+  const std::vector<Index> entries = entries_of(call.layout);
+  const auto count = static_cast<Index>(entries.size());
+  if (count < 2 * thread_count()) {
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      multiply_in_panels(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
+    return;
+  }
+  const double work =
+      static_cast<double>(call.layout.size() / count) * static_cast<double>(left.matrix().terms);
+  parallel_for(count, grain_of(0x1p20, work), [&](Index first, Index last) {
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
+      multiply(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
   });
 }
 
@@ -261,6 +299,21 @@ void matmul(const KernelCall& call) {
     matmul_integer<std::int32_t>(call);
 }
 
+void matmul_of_batches(const KernelCall& call) {
+  use_one_blas_thread();
+  if (call.plan.accumulator_dtype != &dtypes::Float32) {
+    parallel_for(leaves_of_modes(call.layout, 2, 3).size(), 1,
+                 [&](Index first, Index last) { multiply_entries(call, matmul, first, last); });
+    return;
+  }
+  if (target_of(call)) return matmul_float(call, 0.0F);
+  const auto products = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(call.layout.size()));
+  auto* const data = reinterpret_cast<std::byte*>(products.get());
+  const Layout layout = Layout::canonical(call.layout.shape());
+  matmul_float({call.plan, call.operands, data, layout, call.parameters}, 0.0F);
+  copy_strided(data, layout, call.result, call.layout, sizeof(float));
+}
+
 void add_to_kept_sums(const KernelCall& call) {
   use_one_blas_thread();
   if (call.plan.accumulator_dtype == &dtypes::Float32)
@@ -276,7 +329,8 @@ void add_to_kept_sums(const KernelCall& call) {
 }  // namespace
 
 KernelList cpu_contraction_kernels() {
-  static constexpr KernelEntry list[] = {{"matmul", matmul}, {kept_sums::matmul, add_to_kept_sums}};
+  static constexpr KernelEntry list[] = {
+      {"matmul", matmul}, {batch_matmul_kernel, matmul_of_batches}, {kept_sums::matmul, add_to_kept_sums}};
   return list;
 }
 
