@@ -65,6 +65,15 @@ bool close_one_idle(IoCalls& calls) {
 
 bool is_out_of_descriptors(int result) { return result == -EMFILE || result == -ENFILE; }
 
+template <class Call>
+int making_room(IoCalls& calls, Call call) {
+  int made;
+  do {
+    made = uninterrupted(call);
+  } while (is_out_of_descriptors(made) && close_one_idle(calls));
+  return made;
+}
+
 // -1 where the entry is not open.
 int use_open(CachedDescriptor& entry) {
   const std::lock_guard lock(io_mutex());
@@ -80,11 +89,12 @@ int use_open(CachedDescriptor& entry) {
 }  // namespace
 
 int open_making_room(IoCalls& calls, const std::string& path, int flags, unsigned mode) {
-  int opened;
-  do {
-    opened = uninterrupted([&] { return calls.open(IoCalls::kWorkingDirectory, path.c_str(), flags, mode); });
-  } while (is_out_of_descriptors(opened) && close_one_idle(calls));
-  return opened;
+  return making_room(calls,
+                     [&] { return calls.open(IoCalls::kWorkingDirectory, path.c_str(), flags, mode); });
+}
+
+int duplicate_making_room(IoCalls& calls, int descriptor) {
+  return making_room(calls, [&] { return calls.duplicate(descriptor); });
 }
 
 int acquire_descriptor(IoCalls& calls, CachedDescriptor& entry, const std::string& path) {

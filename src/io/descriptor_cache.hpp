@@ -10,6 +10,8 @@ namespace orlop::inline v0::detail {
 /// Opens a file; where the process or the system has no descriptor left, idle ones are closed for it. The
 /// descriptor, or -errno.
 [[nodiscard]] int open_making_room(IoCalls& calls, const std::string& path, int flags, unsigned mode);
+/// The same for a second descriptor of an opening.
+[[nodiscard]] int duplicate_making_room(IoCalls& calls, int descriptor);
 
 /// Opens `path` unless `entry` is open and counts a user. The descriptor, or -errno.
 [[nodiscard]] int acquire_descriptor(IoCalls& calls, CachedDescriptor& entry, const std::string& path);

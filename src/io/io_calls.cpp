@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "io/fork.hpp"
@@ -135,6 +136,19 @@ int IoCalls::reserve(int descriptor, Index offset, Index bytes) {
 int IoCalls::truncate(int descriptor, Index length) { return or_errno(::ftruncate(descriptor, length)); }
 
 int IoCalls::rename(const char* from, const char* to) { return or_errno(::rename(from, to)); }
+
+int IoCalls::link(int descriptor, const char* path) {
+#if defined(__linux__)
+  const std::string from = text("/proc/self/fd/", descriptor);
+  return or_errno(::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path, AT_SYMLINK_FOLLOW));
+#else
+  static_cast<void>(descriptor);
+  static_cast<void>(path);
+  return -ENOSYS;
+#endif
+}
+
+int IoCalls::duplicate(int descriptor) { return or_errno(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); }
 
 int IoCalls::unlink(int directory, const char* path, bool directory_itself) {
   return or_errno(::unlinkat(resolve(directory), path, directory_itself ? AT_REMOVEDIR : 0));

@@ -149,6 +149,16 @@ int IoScript::rename(const char* from, const char* to) {
   return IoCalls::rename(from, to);
 }
 
+int IoScript::link(int descriptor, const char* path) {
+  if (const int failure = count()) return failure;
+  return IoCalls::link(descriptor, path);
+}
+
+int IoScript::duplicate(int descriptor) {
+  if (const int failure = count()) return failure;
+  return IoCalls::duplicate(descriptor);
+}
+
 int IoScript::unlink(int directory, const char* path, bool directory_itself) {
   if (const int failure = count()) return failure;
   return IoCalls::unlink(directory, path, directory_itself);

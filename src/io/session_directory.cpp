@@ -1,20 +1,16 @@
 // Makes, locks, sweeps and removes session directories.
 #include "orlop/io/session_directory.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "io/fork.hpp"
+#include "io/leftovers.hpp"
 #include "io/remedy.hpp"
 #include "orlop/io/io_calls.hpp"
 #include "orlop/io/transfer.hpp"
@@ -25,63 +21,6 @@ namespace {
 
 constexpr std::string_view kWhat = "FileBacked";
 constexpr std::string_view kPrefix = ".orlop-filebacked-";
-constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
-/// An open directory; closed at the end of its scope.
-class Directory {
- public:
-  Directory(IoCalls& calls, int parent, const std::string& path)
-      : calls_(calls),
-        descriptor_(uninterrupted([&] { return calls.open(parent, path.c_str(), kOpenDirectory, 0); })) {}
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  ~Directory() {
-    if (descriptor_ >= 0) calls_.close(descriptor_);
-  }
-
-  /// The descriptor, or -errno.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-  int detach() { return std::exchange(descriptor_, -1); }
-
- private:
-  IoCalls& calls_;
-  int descriptor_;
-};
-
-std::vector<std::string> entries(int directory) {
-  std::vector<std::string> names;
-  // A second description: fdopendir takes its descriptor over and moves its position.
-  const int listing = ::openat(directory, ".", kOpenDirectory);
-  DIR* stream = listing < 0 ? nullptr : ::fdopendir(listing);
-  if (stream == nullptr) {
-    if (listing >= 0) ::close(listing);
-    return names;
-  }
-  while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
-  ::closedir(stream);
-  return names;
-}
-
-// Removes the files of a directory whose lock is held, then the directory. What cannot go stays.
-void remove_contents(IoCalls& calls, int directory) {
-  for (const std::string& name : entries(directory))
-    if (name != "." && name != "..") calls.unlink(directory, name.c_str(), false);
-}
-
-// Removes what dead processes of this user left in `base`. Everything that is not certainly so is kept.
-void sweep(IoCalls& calls, const std::string& base) {
-  const Directory parent(calls, IoCalls::kWorkingDirectory, base + "/.");
-  if (parent.descriptor() < 0) return;
-  for (const std::string& name : entries(parent.descriptor())) {
-    if (!name.starts_with(kPrefix)) continue;
-    const Directory stale(calls, parent.descriptor(), name);
-    NodeStatus status;
-    if (stale.descriptor() < 0 || calls.stat_node(stale.descriptor(), status) != 0) continue;
-    if (status.owner != ::geteuid() || calls.probe_lock(stale.descriptor()) != 0) continue;
-    remove_contents(calls, stale.descriptor());
-    calls.unlink(parent.descriptor(), name.c_str(), true);
-  }
-}
 
 std::string base_directory() {
   for (const char* variable : {"ORLOP_TMPDIR", "TMPDIR", "TEMP", "TMP"}) {
@@ -93,15 +32,6 @@ std::string base_directory() {
     return base.string();
   }
   return "/var/tmp";
-}
-
-std::string random_name() {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::random_device source;
-  std::string name = text(kPrefix, process_id(), '-');
-  for (int word = 0; word < 2; ++word)
-    for (unsigned bits = source(), digit = 0; digit < 8; ++digit, bits >>= 4) name += digits[bits & 15U];
-  return name;
 }
 
 // Guarded by session_mutex(). The destructor runs at exit: it is made when the library is loaded, so whatever
@@ -136,8 +66,8 @@ class Session {
     const auto calls = io_calls();
     const std::string base = base_directory();
     for (int attempt = 0; attempt < 100; ++attempt) {
-      if (!try_make(*calls, base + "/" + random_name())) continue;
-      sweep(*calls, base);
+      if (!try_make(*calls, text(base, '/', unique_name(kPrefix)))) continue;
+      sweep(*calls, base + "/.", kPrefix, NodeStatus::Kind::kDirectory);
       return;
     }
     raise<RuntimeError>(kWhat, "no directory for temporary files could be locked in '", base, "'; ",
@@ -151,16 +81,12 @@ class Session {
       raise_os_error(kWhat, "mkdir", errno, path, kAnotherPlace);
     }
     try {
-      Directory made(calls, IoCalls::kWorkingDirectory, path);
+      Opened made(calls, IoCalls::kWorkingDirectory, path, kOpenDirectory);
       if (made.descriptor() == -ENOENT) return false;  // a sweep came before the lock
       if (made.descriptor() < 0) raise_os_error(kWhat, "open", -made.descriptor(), path, kAnotherPlace);
-      const int locked = uninterrupted([&] { return calls.probe_lock(made.descriptor()); });
-      if (locked == -EWOULDBLOCK) return false;
-      if (locked != 0) raise_os_error(kWhat, "flock", -locked, path, kAnotherPlace);
-      NodeStatus status;
-      const int known = calls.stat_node(made.descriptor(), status);
-      if (known != 0) raise_os_error(kWhat, "fstat", -known, path, kAnotherPlace);
-      if (status.links == 0) return false;
+      const int claimed = claim(calls, made.descriptor());
+      if (claimed == -EWOULDBLOCK) return false;
+      if (claimed != 0) raise_os_error(kWhat, "lock", -claimed, path, kAnotherPlace);
       path_ = path;
       lock_ = made.detach();
       owner_ = ::getpid();

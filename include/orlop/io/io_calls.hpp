@@ -60,6 +60,10 @@ class ORLOP_API IoCalls {
   virtual int reserve(int descriptor, Index offset, Index bytes);
   virtual int truncate(int descriptor, Index length);
   virtual int rename(const char* from, const char* to);
+  /// Gives a name to an open file; -EEXIST where something has it.
+  virtual int link(int descriptor, const char* path);
+  /// A second descriptor of the same opening, with its lock.
+  virtual int duplicate(int descriptor);
   /// unlinkat; an empty directory goes with `directory_itself`.
   virtual int unlink(int directory, const char* path, bool directory_itself);
   /// An exclusive flock that never waits; -EWOULDBLOCK where someone else holds it.

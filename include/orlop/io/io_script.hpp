@@ -86,6 +86,8 @@ class ORLOP_API IoScript final : public IoCalls {
   int reserve(int descriptor, Index offset, Index bytes) override;
   int truncate(int descriptor, Index length) override;
   int rename(const char* from, const char* to) override;
+  int link(int descriptor, const char* path) override;
+  int duplicate(int descriptor) override;
   int unlink(int directory, const char* path, bool directory_itself) override;
   int probe_lock(int descriptor) override;
 
