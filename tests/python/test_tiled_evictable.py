@@ -43,6 +43,7 @@ from orlop import (
     move,
     move_async,
 )
+from orlop._testing import IoScript, file_backed_io
 from orlop.carriers import tiled_evictable
 from orlop.carriers.extension import CarrierFacet
 from orlop.carriers.tiled_evictable import (
@@ -410,6 +411,27 @@ def test_a_clean_backed_tile_leaves_first_and_for_nothing():
     assert carrier.primary_tiles == tiles((0, 0), (0, 1)) and carrier.residency_stats().bytes_written == 0
     carrier.evict(tiles((0, 0)))
     assert carrier.residency_stats().bytes_written == 16 and carrier[0] == 5.0
+
+
+def test_short_runs_of_a_tile_are_moved_together():
+    """What lies between runs of a tile in a file is moved with them, a tile's bytes at once, and stays what it is."""
+    rows, columns, tile = 128, 1024, (16, 1024)
+    numbers = [float(i % 1009) for i in range(rows * columns)]
+    file = FileBacked(dtype=DType.Float32).new_like(numbers)
+    carrier = TiledEvictable(CPU(0), file, (8, 1), tile)
+    whole = TileSelection([range(8), [0]]).tile_set
+    with file_backed_io(IoScript()) as io:
+        carrier.promote(whole)
+        assert io.reads == 8 * 8
+        for slot in range(5, rows * columns, rows):
+            carrier[slot] = numbers[slot] = -numbers[slot]
+        carrier.evict(tiles((0, 0)))
+        assert (io.reads, io.writes) == (9 * 8, 8)
+        for row in range(rows):  # all tiles are written, some at the same time
+            carrier.promote(whole)
+            carrier[row] = numbers[row] = float(row) + 0.5
+        carrier.evict(whole)
+    assert carrier.secondary_tiles == whole and values(carrier) == numbers
 
 
 def test_statistics_are_a_record_that_starts_again():

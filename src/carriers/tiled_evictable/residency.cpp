@@ -514,7 +514,7 @@ void ResidencyRequest::forget() noexcept {
   tiles.reserved_ -= reserved_;
   tiles.leaving_ -= leaving_;
   tiles.used_ -= arrived_;
-  tiles.makes_backing_ = false;
+  tiles.makes_backing_ = tiles.writes_rows_ = false;
   --tiles.requests_;
 }
 

@@ -1,6 +1,7 @@
 // The storage of tiles: children of the tiers, windows on a shipped secondary, seeds, tiles made one by one.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "carriers/tiled_evictable/tile_store.hpp"
@@ -11,6 +12,9 @@ namespace orlop::inline v0::detail {
 namespace {
 constexpr std::string_view what = "TiledEvictable";
 constexpr Index kBounceBytes = Index{8} << 20;
+// A call on a file costs as much as so many bytes that are moved along; to write they are read first.
+constexpr Index kCloseToRead = 8192;
+constexpr Index kCloseToWrite = 4096;
 }  // namespace
 
 Ref<Carrier> TileStore::make_child(const Carrier& like, bool is_empty) const {
@@ -64,53 +68,101 @@ Index TileStore::bounce_slots() const noexcept {
   return std::min(grid().tile_size(), std::max<Index>(1, kBounceBytes / slot_bytes_));
 }
 
-/// Positions `first` to `first + count` of a tile, out of all tiles one after another or out of slot order.
-void TileStore::gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
-                       std::byte* out) const {
-  if (!is_slot_order) return from.read_span(tile * grid().tile_size() + first, count, out);
-  // One call per run; where runs lie close together on a file, one per row of them, with what is between.
-  constexpr Index close_bytes = 8192;
-  const Index step = grid().run_step();
-  const bool reads_rows =
-      grid().runs_in_row() > 1 && step * slot_bytes_ <= close_bytes && from.host_data() == nullptr;
-  std::vector<std::byte> row;
+/// Calls `each(slot, runs)` for the runs of some positions of a tile, of which the first and the last may be
+/// parts: for one, or for a row of them, at steps of run_step(), that `joins` allows to be moved at once with
+/// what lies between.
+template <class Each>
+void TileStore::for_each_run(Index tile, Index first, Index count, bool joins, Each each) const {
   while (count > 0) {
     const Index within = first % grid().run();
-    const Index slot = grid().slot({tile, first});
     Index runs = 1;
-    if (reads_rows && within == 0) {
+    if (joins && within == 0) {
       const Index left = grid().runs_in_row() - first / grid().run() % grid().runs_in_row();
-      runs = std::min({left, count / grid().run(), std::max<Index>(1, bounce_slots() / step)});
+      runs = std::min({left, count / grid().run(), bounce_slots() / grid().run_step()});
     }
-    if (runs > 1) {
-      const Index span = (runs - 1) * step + grid().run();
-      row.resize(static_cast<std::size_t>(span * slot_bytes_));
-      from.read_span(slot, span, row.data());
-      const auto run_bytes = static_cast<std::size_t>(grid().run() * slot_bytes_);
-      for (Index run = 0; run < runs; ++run, out += run_bytes)
-        std::memcpy(out, row.data() + run * step * slot_bytes_, run_bytes);
-      first += runs * grid().run();
-      count -= runs * grid().run();
-      continue;
-    }
-    const Index part = std::min(count, grid().run() - within);
-    from.read_span(slot, part, out);
-    out += part * slot_bytes_;
+    const Index part = runs > 1 ? runs * grid().run() : std::min(count, grid().run() - within);
+    each(grid().slot({tile, first}), std::max<Index>(runs, 1), part);
     first += part;
     count -= part;
   }
 }
 
+/// Whether the runs of a tile in `file` lie at most so many bytes apart.
+bool TileStore::has_close_runs(const Carrier& file, Index bytes) const noexcept {
+  return grid().runs_in_row() > 1 && grid().run_step() * slot_bytes_ <= bytes && file.host_data() == nullptr;
+}
+
+/// The slots from the first of a row of runs to its last, and where each run lies in them.
+struct TileStore::Row {
+  Row(const TileStore& store, const Carrier& carrier, Index slot, Index runs, std::vector<std::byte>& bytes)
+      : run_bytes(static_cast<std::size_t>(store.grid().run() * store.slot_bytes_)),
+        step_bytes(static_cast<std::size_t>(store.grid().run_step() * store.slot_bytes_)),
+        slots((runs - 1) * store.grid().run_step() + store.grid().run()) {
+    bytes.resize(static_cast<std::size_t>(slots * store.slot_bytes_));
+    carrier.read_span(slot, slots, bytes.data());
+  }
+  std::size_t run_bytes;
+  std::size_t step_bytes;
+  Index slots;
+};
+
+/// Positions `first` to `first + count` of a tile, out of all tiles one after another or out of slot order.
+void TileStore::gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
+                       std::byte* out) const {
+  if (!is_slot_order) return from.read_span(tile * grid().tile_size() + first, count, out);
+  std::vector<std::byte> bytes;
+  for_each_run(
+      tile, first, count, has_close_runs(from, kCloseToRead), [&](Index slot, Index runs, Index part) {
+        if (runs == 1) {
+          from.read_span(slot, part, out);
+        } else {
+          const Row row(*this, from, slot, runs, bytes);
+          for (std::size_t run = 0; run < static_cast<std::size_t>(runs); ++run)
+            std::memcpy(out + run * row.run_bytes, bytes.data() + run * row.step_bytes, row.run_bytes);
+        }
+        out += part * slot_bytes_;
+      });
+}
+
+/// While it lives, no other thread writes rows of runs: what lies between them is other tiles'.
+class TileStore::RowWriter {
+ public:
+  explicit RowWriter(bool& is_writing) : is_writing_(is_writing) {
+    std::unique_lock lock(residency_mutex());
+    residency_changed().wait(lock, [this] { return !is_writing_; });
+    is_writing_ = true;
+  }
+  RowWriter(const RowWriter&) = delete;
+  RowWriter& operator=(const RowWriter&) = delete;
+  ~RowWriter() {
+    const std::lock_guard lock(residency_mutex());
+    is_writing_ = false;
+    residency_changed().notify_all();
+  }
+
+ private:
+  bool& is_writing_;
+};
+
+/// The same into there.
 void TileStore::put(Carrier& to, bool is_slot_order, Index tile, Index first, Index count,
                     const std::byte* in) const {
   if (!is_slot_order) return to.write_span(tile * grid().tile_size() + first, count, in);
-  while (count > 0) {
-    const Index part = std::min(count, grid().run() - first % grid().run());
-    to.write_span(grid().slot({tile, first}), part, in);
+  const bool joins = has_close_runs(to, kCloseToWrite);
+  std::optional<RowWriter> alone;
+  if (joins) alone.emplace(writes_rows_);
+  std::vector<std::byte> bytes;
+  for_each_run(tile, first, count, joins, [&](Index slot, Index runs, Index part) {
+    if (runs == 1) {
+      to.write_span(slot, part, in);
+    } else {
+      const Row row(*this, to, slot, runs, bytes);
+      for (std::size_t run = 0; run < static_cast<std::size_t>(runs); ++run)
+        std::memcpy(bytes.data() + run * row.step_bytes, in + run * row.run_bytes, row.run_bytes);
+      to.write_span(slot, row.slots, bytes.data());
+    }
     in += part * slot_bytes_;
-    first += part;
-    count -= part;
-  }
+  });
 }
 
 namespace {

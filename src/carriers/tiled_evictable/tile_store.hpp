@@ -159,6 +159,11 @@ class TileStore {
   void gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
               std::byte* out) const;
   void put(Carrier& to, bool is_slot_order, Index tile, Index first, Index count, const std::byte* in) const;
+  struct Row;
+  class RowWriter;
+  [[nodiscard]] bool has_close_runs(const Carrier& file, Index bytes) const noexcept;
+  template <class Each>
+  void for_each_run(Index tile, Index first, Index count, bool joins, Each each) const;
   [[nodiscard]] std::byte* host_slots(const Carrier& carrier) const noexcept;
   [[nodiscard]] Index bounce_slots() const noexcept;
   void load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const;
@@ -187,6 +192,7 @@ class TileStore {
   Index all_pins_ = 0;
   bool is_closed_ = false;
   bool makes_backing_ = false;
+  mutable bool writes_rows_ = false;
   Ref<Carrier> backing_;  // set once
   Carrier::OwnerToken backing_token_ = 0;
   streaming::ResidencyStats stats_;
