@@ -216,7 +216,8 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
                 to_tensor(gradient, "backwards_traversal", "gradient"), nb::cast<Ref<Operation>>(operation),
                 {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
           },
-          "gradient"_a, "operation"_a, "retain_graph"_a = false, "backward, started at a node.")
+          "gradient"_a, "operation"_a.none(), "retain_graph"_a = false,
+          "backward, started at a node; nothing where it is None.")
       .def_prop_rw(
           "grad",
           [](TensorObject& self) -> nb::object {

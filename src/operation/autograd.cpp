@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "operation/definition.hpp"
+#include "operation/dispatch.hpp"
 #include "operation/gradient.hpp"
 #include "orlop/storage/normalize.hpp"
 
@@ -76,14 +77,15 @@ Tensor carriers_sum(const Tensor& first, const Tensor* second) {
   return sum ? Tensor::trusted(std::move(sum), first.offset(), first.layout()) : Tensor();
 }
 
-/// Sum of two gradients of one shape, in the layout of the first.
+/// Sum of two gradients of one shape, in the layout of the first; one that was set by hand may repeat slots.
 Tensor add_gradients(const Tensor& a, const Tensor& b) {
   if (Tensor sum = carriers_sum(a, &b)) return sum;
   if (Tensor sum = carriers_sum(b, &a)) return sum;
   const Tensor other = a.carrier_type() == b.carrier_type() ? b : copy_to_carrier(b, *a.carrier());
   const std::array<Argument, 2> arguments{Argument(a), Argument(other)};
   const Tensor sum = run_definition(*find_definition("add"), arguments, nullptr, a.carrier_type(), false);
-  return sum.layout() == a.layout() ? sum : copy_to_layout(sum, a.layout());
+  const Layout layout = gradient_layout(a.layout());
+  return sum.layout() == layout ? sum : copy_to_layout(sum, layout);
 }
 
 /// What `.grad` stores for the arrived cotangent of `target`: a copy of its own; where slots repeat by stride
@@ -157,7 +159,7 @@ class Traversal {
   /// Runs one node and delivers what it returns.
   void step(Operation& node, const Tensor& cotangent) {
     if (node.autograd_state_freed())
-      raise<RuntimeError>("backward", "the graph of ", node.operation_name(),
+      raise<RuntimeError>("backward", "the graph of ", subject_of(node),
                           " was already released by an earlier "
                           "backward; pass retain_graph=True there to go through it again");
     node.validate_input_versions();
@@ -166,7 +168,7 @@ class Traversal {
     for (const Tensor& input : inputs) wanted.push_back(is_wanted(input));
     const Gradients gradients = node.partial_backward(cotangent, wanted);
     if (gradients.size() != inputs.size())
-      raise<ValueError>("backward", node.operation_name(),
+      raise<ValueError>("backward", subject_of(node),
                         " must return one gradient or None per saved input: ", inputs.size(), " expected, ",
                         gradients.size(), " returned");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -281,18 +283,22 @@ std::vector<std::optional<Tensor>> unbatched_grad(const Tensor& output, std::spa
   return gradients;
 }
 
-/// One Tensor whose first mode counts the entries of `parts`, all of one layout (P91).
-Tensor stack(const std::vector<Tensor>& parts) {
-  const Layout& part = parts.front().layout();
+/// One Tensor whose first mode counts the entries of `parts`, all of one layout and zero where there is none
+/// (P91); nothing where all are none.
+std::optional<Tensor> stack(const std::vector<std::optional<Tensor>>& parts) {
+  const auto first = std::ranges::find_if(parts, [](const auto& entry) { return entry.has_value(); });
+  if (first == parts.end()) return std::nullopt;
+  const Layout& part = (*first)->layout();
   const Index span = part.cosize();
   const auto count = static_cast<Index>(parts.size());
   const Layout layout = Layout::concat(Layout::leaf(count, span), part);
-  Carrier& prototype = *parts.front().carrier();
+  Carrier& prototype = *(*first)->carrier();
   Ref<Carrier> carrier = prototype.allocate_like(count * span, {.dtype = prototype.dtype()});
   std::vector<std::byte> slots(slots_to_bytes(prototype.dtype(), span));
   for (Index k = 0; k < count; ++k) {
-    const Tensor& entry = parts[static_cast<std::size_t>(k)];
-    entry.carrier()->read_span(entry.offset(), span, slots.data());
+    const std::optional<Tensor>& entry = parts[static_cast<std::size_t>(k)];
+    if (!entry) continue;
+    entry->carrier()->read_span(entry->offset(), span, slots.data());
     carrier->write_span(k * span, span, slots.data());
   }
   return Tensor::trusted(std::move(carrier), 0, layout);
@@ -323,19 +329,17 @@ std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Te
   for (std::size_t i = 0; i < rest.size(); ++i) rest[i] = i + 1;
   const Layout slice = layout.select(rest);
   const Index step = layout.strides()[0];
-  std::vector<std::vector<Tensor>> parts(inputs.size());
+  std::vector<std::vector<std::optional<Tensor>>> parts(inputs.size());
   for (Index k = 0; k < count; ++k) {
     const Tensor cotangent = Tensor::trusted(cotangents.carrier(), cotangents.offset() + k * step, slice);
     check_cotangent(output, cotangent);
     const bool retain = options.retain_graph || k + 1 < count;
     const auto gradients = unbatched_grad(output, inputs, cotangent, retain);
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (gradients[i]) parts[i].push_back(*gradients[i]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) parts[i].push_back(gradients[i]);
   }
   std::vector<std::optional<Tensor>> stacked;
   stacked.reserve(parts.size());
-  for (const auto& entries : parts)
-    stacked.push_back(entries.empty() ? std::nullopt : std::optional(stack(entries)));
+  for (const auto& entries : parts) stacked.push_back(stack(entries));
   return stacked;
 }
 

@@ -15,6 +15,11 @@ namespace orlop::inline v0 {
 [[nodiscard]] const Tensor* find_dispatching_tensor(std::string_view name,
                                                     std::span<const Argument> arguments);
 
+/// What a message calls an operation, which has no name before it is dispatched.
+[[nodiscard]] inline std::string_view subject_of(const Operation& operation) {
+  return operation.operation_name().empty() ? "Operation" : std::string_view(operation.operation_name());
+}
+
 /// One shape per argument for the event of a call.
 [[nodiscard]] InputShapes shapes_of(std::span<const Argument> inputs);
 

@@ -43,7 +43,7 @@ bool Operation::accepts_compound() const {
 
 void Operation::check_call(std::span<const Argument> inputs, const OperationExecutionOptions* options) const {
   if (options != nullptr && is_dispatched() && options->operation() != name_)
-    raise<ValueError>(name_, "the options are bound to another operation: ", options->operation(),
+    raise<ValueError>(subject_of(*this), "the options are bound to another operation: ", options->operation(),
                       "; make them with operation_execution_options(\"", name_, "\", …)");
   if (accepts_compound()) return;
   for (const Argument& input : inputs)
@@ -70,8 +70,7 @@ Tensor Operation::run(std::span<const Argument> inputs, const OperationExecution
   else
     options_.reset();
   Tensor result = forward_impl(inputs);
-  if (!result)
-    raise<TypeError>(name_.empty() ? "Operation" : std::string_view(name_), "forward must return a Tensor");
+  if (!result) raise<TypeError>(subject_of(*this), "forward must return a Tensor");
   span.succeed();
   return result;
 }
@@ -80,7 +79,7 @@ void Operation::check_forward(std::span<const Argument> inputs,
                               const OperationExecutionOptions* options) const {
   check_call(inputs, options);
   if (is_node_)
-    raise<RuntimeError>(name_,
+    raise<RuntimeError>(subject_of(*this),
                         "the operation is already the autograd node of a result; dispatch a fresh one");
 }
 
@@ -121,7 +120,7 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
     if (wants_graph && result.is_differentiable()) {
       for (const Argument& input : inputs)
         if (const Tensor* tensor = input.tensor(); tensor != nullptr && *tensor == result)
-          raise<ValueError>(name_,
+          raise<ValueError>(subject_of(*this),
                             "forward returned one of its own arguments; return a new Tensor, a view for "
                             "example, so that the graph stays free of loops");
       become_node_of(result);
@@ -140,8 +139,8 @@ Tensor Operation::execute_lowered(std::span<const Argument> inputs,
   check_call(inputs, options);
   const NoGrad no_grad;
   Tensor result = run(inputs, options);
-  release_iteratively(std::exchange(result.object()->autograd_node, {}));
-  return result;
+  // One that has a node is somebody's, an argument for example, and keeps it.
+  return result.object()->autograd_node ? Tensor::from_representation(result.representation()) : result;
 }
 
 Tensor execute_lowered_operation(Operation& operation, std::span<const Argument> inputs,
@@ -150,7 +149,7 @@ Tensor execute_lowered_operation(Operation& operation, std::span<const Argument>
 }
 
 Gradients Operation::backward(const Tensor&) {
-  raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_),
+  raise<RuntimeError>(subject_of(*this),
                       "the operation implements no backward; override it to make it differentiable");
 }
 
@@ -185,7 +184,7 @@ void Operation::validate_input_versions() const {
 }
 
 void Operation::refuse_changed_input(std::size_t position, const Tensor& input) const {
-  raise<RuntimeError>(name_.empty() ? "Operation" : std::string_view(name_), "saved input ", position,
+  raise<RuntimeError>(subject_of(*this), "saved input ", position,
                       " was modified in-place since the forward call: its version is ", input.version(),
                       "; do not write to it before backward, or write to a copy");
 }

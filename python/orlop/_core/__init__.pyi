@@ -699,8 +699,8 @@ class Tensor:
         """Adds gradients to every leaf below this Tensor."""
 
     @staticmethod
-    def backwards_traversal(gradient: object, operation: object, retain_graph: object = False) -> None:
-        """backward, started at a node."""
+    def backwards_traversal(gradient: object, operation: object | None, retain_graph: object = False) -> None:
+        """backward, started at a node; nothing where it is None."""
 
     @property
     def grad(self) -> object:
