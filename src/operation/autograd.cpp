@@ -53,6 +53,7 @@ void check_cotangent(const Tensor& target, const Tensor& cotangent) {
   if (&cotangent.dtype() != &target.dtype())
     raise<TypeError>("backward", "the cotangent must have the Tensor's dtype ", target.dtype().name(),
                      ": got ", cotangent.dtype().name());
+  cotangent.carrier()->require_live();
   const Layout& layout = target.layout();
   if (layout.is_injective()) {
     if (!(cotangent.layout() == layout))

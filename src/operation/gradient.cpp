@@ -111,6 +111,7 @@ Ref<Carrier> scatter_values_into_zeros(const Tensor& tensor, const Layout& layou
 
 Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Index offset, Index slots) {
   Carrier& source = *tensor.carrier();
+  source.require_live();
   const DType& dtype = source.dtype();
   if (dtype.storage_type() == StorageType::other)
     return scatter_values_into_zeros(tensor, layout, offset, slots);
@@ -143,6 +144,7 @@ Tensor copy_to_layout(const Tensor& tensor, const Layout& layout) {
 
 Tensor copy_to_carrier(const Tensor& tensor, const Carrier& prototype) {
   const Carrier& source = *tensor.carrier();
+  source.require_live();
   const Index span = tensor.layout().cosize();
   std::vector<std::byte> slots(slots_to_bytes(source.dtype(), span));
   source.read_span(tensor.offset(), span, slots.data());

@@ -386,6 +386,41 @@ def test_a_saved_input_that_changed_is_refused(kind):
     assert x.grad is None and y.grad is None
 
 
+class Released(Operation):
+    def _forward(self, x):
+        return orlop.neg(x)
+
+    def backward(self, gradient):
+        gradient = line(array(gradient))
+        gradient.carrier.release()
+        return (gradient,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_released_storage_is_not_read(kind):
+    size = 1000
+    x, cotangent, gone = (line(np.ones(size), kind) for _ in range(3))
+    gone.carrier.release()
+    products = tensor(np.ones((size, 3), np.float32), kind=kind)
+    result = orlop.reduce_prod(products, "a b -> a")
+    products.carrier.release()
+    leaf = line(np.ones(size), kind)
+    leaf.grad = gone
+    for run in (
+        lambda: x.backward(gone),
+        lambda: grad(x, [x], gone),
+        lambda: orlop.mul(x, 2.0).backward(gone),
+        lambda: x[0:size].backward(gone),
+        lambda: Released().forward(x).backward(cotangent),
+        lambda: result.autograd_ctx.backward(cotangent),
+        lambda: result.backward(cotangent),
+        lambda: leaf.backward(cotangent),
+    ):
+        with pytest.raises(RuntimeError, match="released"):
+            run()
+    assert x.grad is None and leaf.grad is gone
+
+
 def test_a_long_chain_needs_no_stack():
     x = floats(1)
     y = x

@@ -63,6 +63,7 @@ OperationPlan plan_of(Accumulation accumulation) {
 
 Tensor gradient_scan(const Tensor& tensor, const GradientScan& scan) {
   static const Scan definition;
+  tensor.carrier()->require_live();
   const Argument argument(tensor);
   return run_kernel(definition, plan_of(scan.accumulation), {&argument, 1},
                     {Layout::canonical(tensor.layout().shape()),

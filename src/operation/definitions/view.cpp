@@ -119,7 +119,6 @@ Tensor ViewDefinition::view(std::span<const Argument> arguments) const {
 
 void ViewDefinition::check_cotangent(const GradientContext& context) const {
   orlop::check_cotangent(view(context.arguments()), context.cotangent());
-  context.cotangent().carrier()->require_live();
   const Layout& source = context.tensor(0).layout();
   if (!source.is_broadcast_aliasing())
     raise<ValueError>(name(), "elements of the source share slots in a way no gradient can follow: ", source,
