@@ -5,15 +5,20 @@ set(ORLOP_METAL_SOURCES ${CMAKE_BINARY_DIR}/metal/kernel_manifest.cpp ${CMAKE_BI
 add_custom_command(
   OUTPUT ${ORLOP_METAL_SOURCES}
   COMMAND Python::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/kernels/metal/translate.py ${CMAKE_BINARY_DIR}/metal
-  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/metal/translate.py ${ORLOP_METAL_KERNELS})
+  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/metal/translate.py ${CMAKE_CURRENT_SOURCE_DIR}/kernels/metal/sizes.py
+          ${ORLOP_METAL_KERNELS})
 
 if(APPLE)
+  # The emulator's fibers: without the first name their header is but an error, with it alone others are hidden.
+  set_property(SOURCE src/carriers/metal/emulated_runtime.cpp APPEND PROPERTY COMPILE_DEFINITIONS _XOPEN_SOURCE=700
+               _DARWIN_C_SOURCE)
   find_path(METAL_CPP_DIR Metal/Metal.hpp HINTS "$ENV{METAL_CPP_DIR}" DOC "Folder of the metal-cpp headers")
   if(METAL_CPP_DIR)
     set_property(SOURCE src/carriers/metal/runtime.cpp src/carriers/metal/apple_runtime.cpp
                  APPEND PROPERTY COMPILE_DEFINITIONS ORLOP_METAL_CPP)
     set_property(SOURCE src/carriers/metal/apple_runtime.cpp APPEND PROPERTY INCLUDE_DIRECTORIES ${METAL_CPP_DIR})
-    set(ORLOP_METAL_FRAMEWORKS "-framework Foundation" "-framework Metal" "-framework QuartzCore")
+    # Without CoreGraphics the system gives a program of the command line no device.
+    set(ORLOP_METAL_FRAMEWORKS "-framework Foundation" "-framework Metal" "-framework QuartzCore" "-framework CoreGraphics")
   else()
     message(STATUS "Orlop: no metal-cpp headers (METAL_CPP_DIR), so that Metal has no device runtime")
   endif()

@@ -1,6 +1,12 @@
 // The system's Metal device, by way of metal-cpp: shared memory, one command queue, kernels compiled from the
 // shipped MSL at their first use.
 //
+// Ownership is that of Cocoa: what a `new` or `alloc` gives is ours (TransferPtr), everything else belongs to
+// the pool of the calling thread and is retained to outlive it (RetainPtr). A command buffer retains what is
+// bound to it until it has run. Buffers are tracked and the encoder is serial, so that each dispatch sees
+// what those before it wrote; the processor sees it once the command buffer has completed. Queue, device and
+// pipelines may be used by many threads, a command buffer by the one that made it.
+//
 // Built where ORLOP_METAL_CPP is set (cmake/metal.cmake). Elsewhere only the compiler has seen this file:
 // `./dev check metal` compiles it against the real headers; what a Mac alone can prove is in docs/metal.md.
 #if defined(ORLOP_METAL_CPP)
@@ -9,6 +15,8 @@
 #define MTL_PRIVATE_IMPLEMENTATION
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -27,7 +35,9 @@ NS::String* to_string(std::string_view words) {
 }
 
 std::string words_of(const NS::Error* error) {
-  return error == nullptr ? "no reason is given" : error->localizedDescription()->utf8String();
+  const NS::String* const words = error == nullptr ? nullptr : error->localizedDescription();
+  const char* const text = words == nullptr ? nullptr : words->utf8String();
+  return text == nullptr ? "no reason is given" : text;
 }
 
 /// Metal's own temporary objects live no longer than this.
@@ -64,12 +74,14 @@ class AppleCommands final : public MetalCommands {
  public:
   explicit AppleCommands(MTL::CommandQueue& queue) {
     const Pool pool;
-    buffer_ = NS::RetainPtr(queue.commandBuffer());
-    encoder_ = NS::RetainPtr(buffer_->computeCommandEncoder());
+    buffer_ = retained(queue.commandBuffer());
+    encoder_ = retained(buffer_->computeCommandEncoder());
   }
   ~AppleCommands() override {
-    if (encoder_.get() != nullptr)
-      encoder_->endEncoding();  // Metal wants it even for what is never committed
+    if (encoder_.get() == nullptr) return;
+    const Pool pool;
+    encoder_->endEncoding();  // Metal wants it even for what is never committed
+    encoder_.reset();
   }
 
   void encode(const MetalPipeline& pipeline, std::span<const MetalBinding> buffers,
@@ -86,6 +98,7 @@ class AppleCommands final : public MetalCommands {
   }
 
   void commit() override {
+    const Pool pool;
     encoder_->endEncoding();
     encoder_.reset();
     buffer_->commit();
@@ -99,6 +112,12 @@ class AppleCommands final : public MetalCommands {
   }
 
  private:
+  template <class T>
+  [[nodiscard]] static NS::SharedPtr<T> retained(T* object) {
+    if (object == nullptr) raise<RuntimeError>("Metal", "the device takes no commands");
+    return NS::RetainPtr(object);
+  }
+
   NS::SharedPtr<MTL::CommandBuffer> buffer_;
   NS::SharedPtr<MTL::ComputeCommandEncoder> encoder_;
 };
@@ -120,6 +139,8 @@ class AppleRuntime final : public MetalRuntime {
   }
 
   [[nodiscard]] std::shared_ptr<MetalBuffer> allocate(std::size_t bytes) override {
+    require_own_process();
+    const Pool pool;
     NS::SharedPtr<MTL::Buffer> buffer =
         NS::TransferPtr(device_->newBuffer(bytes, MTL::ResourceStorageModeShared));
     return buffer.get() == nullptr ? nullptr : std::make_shared<AppleBuffer>(std::move(buffer));
@@ -135,10 +156,17 @@ class AppleRuntime final : public MetalRuntime {
   }
 
   [[nodiscard]] std::unique_ptr<MetalCommands> begin() override {
+    require_own_process();
     return std::make_unique<AppleCommands>(*queue_.get());
   }
 
  private:
+  void require_own_process() const {
+    if (::getpid() != process_)
+      raise<RuntimeError>("Metal", "a forked process has no device: the one in use belongs to process ",
+                          process_, "; use CPU here, or start the process anew instead of by fork");
+  }
+
   [[nodiscard]] std::shared_ptr<const MetalPipeline> compile(const MetalKernel& kernel) {
     const Pool pool;
     NS::Error* error = nullptr;
@@ -149,6 +177,10 @@ class AppleRuntime final : public MetalRuntime {
         NS::TransferPtr(device_->newComputePipelineState(function.get(), &error));
     if (state.get() == nullptr)
       raise<RuntimeError>("Metal", "no pipeline for ", kernel.name, ": ", words_of(error));
+    if (state->maxTotalThreadsPerThreadgroup() < static_cast<NS::UInteger>(kernel.threads))
+      raise<RuntimeError>("Metal", kernel.name, " wants ", kernel.threads,
+                          " threads in a group; the device runs ", state->maxTotalThreadsPerThreadgroup(),
+                          " at most");
     return std::make_shared<ApplePipeline>(std::move(state), kernel.threads);
   }
 
@@ -156,9 +188,15 @@ class AppleRuntime final : public MetalRuntime {
     NS::SharedPtr<MTL::Library>& library = libraries_[family];
     if (library.get() != nullptr) return *library.get();
     const auto source = std::ranges::find(metal_sources(), family, &MetalSource::family);
-    // Fast math would reorder sums and forget about NaN.
     const NS::SharedPtr<MTL::CompileOptions> options = NS::TransferPtr(MTL::CompileOptions::alloc()->init());
-    options->setFastMathEnabled(false);
+    options->setLanguageVersion(MTL::LanguageVersion3_0);
+    // Fast math would reorder sums, forget about NaN, and take the functions of lower precision.
+    if (NS::ProcessInfo::processInfo()->isOperatingSystemAtLeastVersion({15, 0, 0})) {
+      options->setMathMode(MTL::MathModeSafe);
+      options->setMathFloatingPointFunctions(MTL::MathFloatingPointFunctionsPrecise);
+    } else {
+      options->setFastMathEnabled(false);
+    }
     NS::Error* error = nullptr;
     library = NS::TransferPtr(device_->newLibrary(to_string(source->text), options.get(), &error));
     if (library.get() == nullptr)
@@ -168,6 +206,7 @@ class AppleRuntime final : public MetalRuntime {
 
   NS::SharedPtr<MTL::Device> device_;
   NS::SharedPtr<MTL::CommandQueue> queue_;
+  pid_t process_ = ::getpid();
   std::mutex mutex_;  // of both maps
   std::map<std::string_view, NS::SharedPtr<MTL::Library>> libraries_;
   std::map<std::string_view, std::shared_ptr<const MetalPipeline>> pipelines_;
@@ -178,7 +217,10 @@ class AppleRuntime final : public MetalRuntime {
 std::shared_ptr<MetalRuntime> detail::apple_metal_runtime() {
   const Pool pool;
   NS::SharedPtr<MTL::Device> device = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
-  return device.get() == nullptr ? nullptr : std::make_shared<AppleRuntime>(std::move(device));
+  // Apple silicon from the M1 on, with macOS 13 or newer, whose language the kernels are compiled in.
+  const bool is_there = device.get() != nullptr && device->supportsFamily(MTL::GPUFamilyApple7) &&
+                        device->supportsFamily(MTL::GPUFamilyMetal3);
+  return is_there ? std::make_shared<AppleRuntime>(std::move(device)) : nullptr;
 }
 
 }  // namespace orlop::inline v0

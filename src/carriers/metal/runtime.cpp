@@ -43,7 +43,7 @@ std::shared_ptr<MetalRuntime> default_runtime() {
 }
 
 constexpr std::string_view what_is_needed =
-    "Metal needs macOS on Apple silicon; use CPU here, or, for tests, the emulator: "
+    "Metal needs macOS on Apple silicon (macOS 13 or newer); use CPU here, or, for tests, the emulator: "
     "orlop.carriers.metal.use_runtime(\"emulated\") or ORLOP_METAL_RUNTIME=emulated";
 
 }  // namespace
