@@ -11,9 +11,7 @@ import math
 
 import tilelang.language as T
 
-THREADS = 256  # of one threadgroup of an elementwise kernel
-TILE = 16  # of matmul, in both directions
-ROW_THREADS = 128  # that share one row of a reduction
+from sizes import ROW_THREADS, THREADS, TILE
 
 FLOAT, INT, BOOL, LONG = "float32", "int32", "uint8", "int64"
 
@@ -110,6 +108,29 @@ def clamp(x, lower, upper):
     return minimum(maximum(x, lower), upper)
 
 
+def long(value):
+    return T.cast(value, LONG)
+
+
+def product_of_int(a, b):
+    """In 64 bits: a product that left Int32 for good stays beyond it, and only a zero brings it back."""
+    lost = 2**31 + 1
+    return T.min(T.max(a * b, T.int64(-lost)), T.int64(lost))
+
+
+def rem_of_int(a, b):
+    """Of the sign of a; a divisor 0 gives what no Int32 is, and so a fault."""
+    return where(b == 0, T.int64(2**31), T.truncmod(a, where(b == 0, T.int64(1), b)))
+
+
+def order_of_float(x, order_of_nan=2**31 - 1):
+    """An Int32 that is ordered as the numbers are, by their bits: a device may take what is below 2^-126 for 0."""
+    bits = T.reinterpret(INT, x)
+    size = bits & T.int32(0x7FFFFFFF)
+    ordered = where(bits < 0, T.int32(0) - size, bits)  # both zeros are 0
+    return where(size > T.int32(0x7F800000), T.int32(order_of_nan), ordered)
+
+
 UNARY_FLOAT = {
     "neg": lambda x: x * number(-1),  # 0 - x would lose the sign of zero
     "abs": lambda x: T.reinterpret(FLOAT, T.reinterpret(INT, x) & T.int32(0x7FFFFFFF)),
@@ -162,6 +183,7 @@ CHECKED_BINARY = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "elementwise_mul": lambda a, b: a * b,
+    "rem": rem_of_int,
 }
 COMPARISONS = {
     "eq": (lambda a, b: a == b, (FLOAT, INT, BOOL)),
@@ -175,13 +197,30 @@ COMPARISONS = {
 # A step is 0 for an operand of one slot that is read everywhere, otherwise 1.
 
 
+def threads_for(count):
+    """Threadgroups with one thread for each of `count`."""
+    return T.Kernel(T.ceildiv(count, THREADS), threads=THREADS)
+
+
+def ordinal(block):
+    return block * THREADS + T.get_thread_binding()
+
+
+@T.macro
+def store(out, i, exact, fault):
+    """Keeps a number of 64 bits as Int32, and says where it is none."""
+    out[i] = T.cast(exact, INT)
+    if long(T.cast(exact, INT)) != exact:
+        fault[0] = 1
+
+
 def unary(element, source, target):
     n, slots = T.dynamic("n"), T.dynamic("slots")
 
     @T.prim_func
     def kernel(a: T.Tensor((slots,), source), out: T.Tensor((n,), target), step_a: T.int32):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[i] = T.cast(element(a[i * step_a]), target)
 
@@ -199,8 +238,8 @@ def binary(element, source, target):
         step_a: T.int32,
         step_b: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[i] = T.cast(element(a[i * step_a], b[i * step_b]), target)
 
@@ -220,8 +259,8 @@ def ternary(element, first, others):
         step_b: T.int32,
         step_c: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[i] = element(a[i * step_a], b[i * step_b], c[i * step_c])
 
@@ -235,13 +274,10 @@ def checked_unary(element):
     def kernel(
         a: T.Tensor((slots,), INT), fault: T.Tensor((1,), INT), out: T.Tensor((n,), INT), step_a: T.int32
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
-                exact = element(T.cast(a[i * step_a], LONG))
-                out[i] = T.cast(exact, INT)
-                if T.cast(T.cast(exact, INT), LONG) != exact:
-                    fault[0] = 1
+                store(out, i, element(long(a[i * step_a])), fault)
 
     return kernel
 
@@ -258,13 +294,39 @@ def checked_binary(element):
         step_a: T.int32,
         step_b: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
-                exact = element(T.cast(a[i * step_a], LONG), T.cast(b[i * step_b], LONG))
-                out[i] = T.cast(exact, INT)
-                if T.cast(T.cast(exact, INT), LONG) != exact:
-                    fault[0] = 1
+                store(out, i, element(long(a[i * step_a]), long(b[i * step_b])), fault)
+
+    return kernel
+
+
+def power_of_int():
+    """By squaring; exponents are not negative."""
+    n, slots_a, slots_b = T.dynamic("n"), T.dynamic("slots_a"), T.dynamic("slots_b")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((slots_a,), INT),
+        b: T.Tensor((slots_b,), INT),
+        fault: T.Tensor((1,), INT),
+        out: T.Tensor((n,), INT),
+        step_a: T.int32,
+        step_b: T.int32,
+    ):
+        with threads_for(n) as block:
+            i = ordinal(block)
+            if i < n:
+                power = T.alloc_local((1,), LONG)
+                square = T.alloc_local((1,), LONG)
+                power[0] = T.int64(1)
+                square[0] = long(a[i * step_a])
+                for bit in T.serial(31):
+                    if T.bitwise_and(T.shift_right(b[i * step_b], bit), 1) != 0:
+                        power[0] = product_of_int(power[0], square[0])
+                    square[0] = product_of_int(square[0], square[0])
+                store(out, i, power[0], fault)
 
     return kernel
 
@@ -280,8 +342,8 @@ def copy(source, target):
         out: T.Tensor((n,), target),
         rank: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 rest = T.alloc_local((1,), INT)
                 at = T.alloc_local((1,), INT)
@@ -298,33 +360,41 @@ def copy(source, target):
 # Reductions of `rows` rows of `count` neighbouring elements each.
 
 
+@T.macro
+def reduce_row(a, row, count, held, start, load, combine, result):
+    """A threadgroup for each row: a thread takes each ROW_THREADS-th element, then pairs of threads combine."""
+    thread = T.get_thread_binding()
+    partial = T.alloc_shared((ROW_THREADS,), held)
+    mine = T.alloc_local((1,), held)
+    mine[0] = start
+    for j in T.serial(T.truncdiv(count - thread + (ROW_THREADS - 1), ROW_THREADS)):
+        mine[0] = combine(mine[0], load(a[row * count + j * ROW_THREADS + thread], j * ROW_THREADS + thread))
+    partial[thread] = mine[0]
+    T.sync_threads()
+    for level in T.serial(ROW_THREADS.bit_length() - 1):
+        if thread < (ROW_THREADS // 2 >> level):
+            partial[thread] = combine(partial[thread], partial[thread + (ROW_THREADS // 2 >> level)])
+        T.sync_threads()
+    if thread == 0:
+        result[0] = partial[0]
+
+
 def row_reduction(dtype, start, combine):
-    """A threadgroup for each row: every thread takes each 128th element, then pairs of threads add up."""
     rows, total = T.dynamic("rows"), T.dynamic("total")
 
     @T.prim_func
     def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), dtype), count: T.int32):
         with T.Kernel(rows, threads=ROW_THREADS) as row:
-            thread = T.get_thread_binding()
-            partial = T.alloc_shared((ROW_THREADS,), dtype)
-            sum_of_thread = T.alloc_local((1,), dtype)
-            sum_of_thread[0] = start
-            for j in T.serial(T.truncdiv(count - thread + (ROW_THREADS - 1), ROW_THREADS)):
-                sum_of_thread[0] = combine(sum_of_thread[0], a[row * count + j * ROW_THREADS + thread])
-            partial[thread] = sum_of_thread[0]
-            T.sync_threads()
-            for level in T.serial(7):
-                if thread < (64 >> level):
-                    partial[thread] = combine(partial[thread], partial[thread + (64 >> level)])
-                T.sync_threads()
-            if thread == 0:
-                out[row] = partial[0]
+            result = T.alloc_local((1,), dtype)
+            reduce_row(a, row, count, dtype, start, lambda x, at: x, combine, result)
+            if T.get_thread_binding() == 0:
+                out[row] = result[0]
 
     return kernel
 
 
-def row_sum_of_int():
-    """Exact: 64 bits hold the sum of every row there is; a sum that Int32 does not hold is a fault."""
+def checked_row_reduction(start, combine):
+    """Exact: 64 bits hold the sum of every row there is, and what is kept of a product."""
     rows, total = T.dynamic("rows"), T.dynamic("total")
 
     @T.prim_func
@@ -332,22 +402,32 @@ def row_sum_of_int():
         a: T.Tensor((total,), INT), fault: T.Tensor((1,), INT), out: T.Tensor((rows,), INT), count: T.int32
     ):
         with T.Kernel(rows, threads=ROW_THREADS) as row:
-            thread = T.get_thread_binding()
-            partial = T.alloc_shared((ROW_THREADS,), LONG)
-            sum_of_thread = T.alloc_local((1,), LONG)
-            sum_of_thread[0] = T.int64(0)
-            for j in T.serial(T.truncdiv(count - thread + (ROW_THREADS - 1), ROW_THREADS)):
-                sum_of_thread[0] = sum_of_thread[0] + T.cast(a[row * count + j * ROW_THREADS + thread], LONG)
-            partial[thread] = sum_of_thread[0]
-            T.sync_threads()
-            for level in T.serial(7):
-                if thread < (64 >> level):
-                    partial[thread] = partial[thread] + partial[thread + (64 >> level)]
-                T.sync_threads()
-            if thread == 0:
-                out[row] = T.cast(partial[0], INT)
-                if T.cast(T.cast(partial[0], INT), LONG) != partial[0]:
-                    fault[0] = 1
+            result = T.alloc_local((1,), LONG)
+            reduce_row(a, row, count, LONG, start, lambda x, at: long(x), combine, result)
+            if T.get_thread_binding() == 0:
+                store(out, row, result[0], fault)
+
+    return kernel
+
+
+def row_position(dtype, is_greatest):
+    """The position of the first extremum of each row, or of its first NaN: the least of order and position."""
+    rows, total = T.dynamic("rows"), T.dynamic("total")
+
+    def load(x, at):
+        # A NaN comes first either way; -2^31 itself would be a literal of 64 bits.
+        order = order_of_float(x, 2**31 - 1 if is_greatest else 1 - 2**31) if dtype == FLOAT else x
+        if is_greatest:
+            order = order ^ T.int32(-1)
+        return T.bitwise_or(T.shift_left(long(order), T.int64(32)), long(at))
+
+    @T.prim_func
+    def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), INT), count: T.int32):
+        with T.Kernel(rows, threads=ROW_THREADS) as row:
+            result = T.alloc_local((1,), LONG)
+            reduce_row(a, row, count, LONG, T.int64(2**63 - 1), load, T.min, result)
+            if T.get_thread_binding() == 0:
+                out[row] = T.cast(T.bitwise_and(result[0], T.int64(0x7FFFFFFF)), INT)
 
     return kernel
 
@@ -358,60 +438,14 @@ def row_product():
 
     @T.prim_func
     def kernel(a: T.Tensor((total,), FLOAT), out: T.Tensor((rows,), FLOAT), count: T.int32):
-        with T.Kernel(T.ceildiv(rows, THREADS), threads=THREADS) as block:
-            row = block * THREADS + T.get_thread_binding()
+        with threads_for(rows) as block:
+            row = ordinal(block)
             if row < rows:
                 product = T.alloc_local((1,), FLOAT)
                 product[0] = number(1)
                 for j in T.serial(count):
                     product[0] = product[0] * a[row * count + j]
                 out[row] = product[0]
-
-    return kernel
-
-
-def row_position(dtype, precedes, is_nan):
-    """The position of the first extremum of each row, or of its first NaN; a threadgroup for each row."""
-    rows, total = T.dynamic("rows"), T.dynamic("total")
-
-    def is_before(x, x_at, y, y_at):
-        """Whether candidate x at x_at beats y at y_at; position -1 stands for none."""
-        same = (T.Not(precedes(x, y)) & T.Not(precedes(y, x))) | (is_nan(x) & is_nan(y))
-        better = where(is_nan(x) | is_nan(y), is_nan(x) & T.Not(is_nan(y)), precedes(x, y))
-        nan_tie = is_nan(x) & is_nan(y)
-        tie = where(is_nan(x) | is_nan(y), nan_tie, same)
-        return (x_at >= 0) & ((y_at < 0) | better | (tie & (x_at < y_at)))
-
-    @T.prim_func
-    def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), INT), count: T.int32):
-        with T.Kernel(rows, threads=ROW_THREADS) as row:
-            thread = T.get_thread_binding()
-            best = T.alloc_shared((ROW_THREADS,), dtype)
-            best_at = T.alloc_shared((ROW_THREADS,), INT)
-            mine = T.alloc_local((1,), dtype)
-            mine_at = T.alloc_local((1,), INT)
-            mine[0] = T.cast(0, dtype)
-            mine_at[0] = -1
-            for j in T.serial(T.truncdiv(count - thread + (ROW_THREADS - 1), ROW_THREADS)):
-                if is_before(a[row * count + j * ROW_THREADS + thread], j * ROW_THREADS + thread, mine[0], mine_at[0]):
-                    mine[0] = a[row * count + j * ROW_THREADS + thread]
-                    mine_at[0] = j * ROW_THREADS + thread
-            best[thread] = mine[0]
-            best_at[thread] = mine_at[0]
-            T.sync_threads()
-            for level in T.serial(7):
-                if thread < (64 >> level):
-                    if is_before(
-                        best[thread + (64 >> level)],
-                        best_at[thread + (64 >> level)],
-                        best[thread],
-                        best_at[thread],
-                    ):
-                        best[thread] = best[thread + (64 >> level)]
-                        best_at[thread] = best_at[thread + (64 >> level)]
-                T.sync_threads()
-            if thread == 0:
-                out[row] = best_at[0]
 
     return kernel
 
@@ -425,25 +459,73 @@ def scan_of_int():
         a: T.Tensor((total,), INT), fault: T.Tensor((1,), INT), out: T.Tensor((total,), INT),
         count: T.int32, rows: T.int32,
     ):
-        with T.Kernel(T.ceildiv(rows, THREADS), threads=THREADS) as block:
-            row = block * THREADS + T.get_thread_binding()
+        with threads_for(rows) as block:
+            row = ordinal(block)
             if row < rows:
                 prefix = T.alloc_local((1,), LONG)
                 prefix[0] = T.int64(0)
                 for j in T.serial(count):
-                    prefix[0] = prefix[0] + T.cast(a[row * count + j], LONG)
-                    out[row * count + j] = T.cast(prefix[0], INT)
-                    if T.cast(T.cast(prefix[0], INT), LONG) != prefix[0]:
-                        fault[0] = 1
+                    prefix[0] = prefix[0] + long(a[row * count + j])
+                    store(out, row * count + j, prefix[0], fault)
 
     return kernel
 
 
-def matmul():
-    """out[n, m] = sum over k of a[n, k] b[m, k], first mode fastest, in tiles of threadgroup memory.
+# Products of matrices: out[n, m] is the sum over k of a[n, k] b[m, k], first mode fastest, in tiles of threadgroup
+# memory. From k to k + 1 it is `pitch_a` and `pitch_b` slots. In the result, number n counts from `first`; `inner` of
+# them are neighbours, and the next begin `pitch_outer` further; from m to m + 1 it is `pitch_m`.
 
-    `offset_*` are where the matrices begin, so that one buffer may hold several.
-    """
+
+@T.macro
+def multiply(
+    a, b, fault, out, block_n, block_m, count_k, count_m, count_n, first, inner, pitch_a, pitch_b, pitch_m, pitch_outer
+):
+    dtype = INT if fault is not None else FLOAT
+    thread = T.get_thread_binding()
+    across = T.truncmod(thread, TILE)
+    down = T.truncdiv(thread, TILE)
+    tiles = T.alloc_shared((2 * TILE * TILE,), dtype)
+    n = block_n * TILE + across
+    m = block_m * TILE + down
+    # Of integers the low and the high halves of the products are summed up apart, so that 64 bits hold both sums.
+    total = T.alloc_local((2,), LONG) if fault is not None else T.alloc_local((1,), FLOAT)
+    total[0] = T.cast(0, total.dtype)
+    if fault is not None:
+        total[1] = T.int64(0)
+    for step in T.serial(T.truncdiv(count_k + (TILE - 1), TILE)):
+        tiles[thread] = T.cast(0, dtype)
+        tiles[TILE * TILE + thread] = T.cast(0, dtype)
+        if n < count_n:
+            if step * TILE + down < count_k:
+                tiles[thread] = a[(step * TILE + down) * pitch_a + n]
+        if block_m * TILE + across < count_m:
+            if step * TILE + down < count_k:
+                tiles[TILE * TILE + thread] = b[(step * TILE + down) * pitch_b + block_m * TILE + across]
+        T.sync_threads()
+        for k in T.serial(TILE):
+            if step * TILE + k < count_k:
+                x = tiles[k * TILE + across]
+                y = tiles[TILE * TILE + k * TILE + down]
+                if fault is not None:
+                    total[0] = total[0] + T.bitwise_and(long(x) * long(y), T.int64(0xFFFFFFFF))
+                    total[1] = total[1] + T.shift_right(long(x) * long(y), T.int64(32))
+                else:
+                    total[0] = total[0] + x * y
+        T.sync_threads()
+    if n < count_n:
+        if m < count_m:
+            at = T.truncmod(first + n, inner) + T.truncdiv(first + n, inner) * pitch_outer + m * pitch_m
+            if fault is not None:
+                total[1] = total[1] + T.shift_right(total[0], T.int64(32))  # what the low halves carry over
+                total[0] = T.bitwise_and(total[0], T.int64(0xFFFFFFFF))
+                # Beyond Int32 unless the high half is but a sign.
+                negative = where(total[1] == T.int64(-1), total[0] - T.int64(2**32), T.int64(2**31))
+                store(out, at, where(total[1] == T.int64(0), total[0], negative), fault)
+            else:
+                out[at] = total[0]
+
+
+def matmul():
     slots_a, slots_b, slots_out = T.dynamic("slots_a"), T.dynamic("slots_b"), T.dynamic("slots_out")
 
     @T.prim_func
@@ -454,45 +536,89 @@ def matmul():
         count_k: T.int32,
         count_m: T.int32,
         count_n: T.int32,
+        first: T.int32,
+        inner: T.int32,
+        pitch_a: T.int32,
+        pitch_b: T.int32,
+        pitch_m: T.int32,
+        pitch_outer: T.int32,
     ):
         with T.Kernel(T.ceildiv(count_n, TILE), T.ceildiv(count_m, TILE), threads=TILE * TILE) as (block_n, block_m):
-            thread = T.get_thread_binding()
-            across = T.truncmod(thread, TILE)
-            down = T.truncdiv(thread, TILE)
-            tile_a = T.alloc_shared((TILE * TILE,), FLOAT)
-            tile_b = T.alloc_shared((TILE * TILE,), FLOAT)
-            total = T.alloc_local((1,), FLOAT)
-            total[0] = number(0)
-            n = block_n * TILE + across
-            m = block_m * TILE + down
-            for step in T.serial(T.truncdiv(count_k + (TILE - 1), TILE)):
-                tile_a[thread] = number(0)
-                tile_b[thread] = number(0)
-                if n < count_n:
-                    if step * TILE + down < count_k:
-                        tile_a[thread] = a[(step * TILE + down) * count_n + n]
-                if block_m * TILE + across < count_m:
-                    if step * TILE + down < count_k:
-                        tile_b[thread] = b[(step * TILE + down) * count_m + block_m * TILE + across]
-                T.sync_threads()
-                for k in T.serial(TILE):
-                    if step * TILE + k < count_k:
-                        total[0] = total[0] + tile_a[k * TILE + across] * tile_b[k * TILE + down]
-                T.sync_threads()
-            if n < count_n:
-                if m < count_m:
-                    out[m * count_n + n] = total[0]
+            multiply(
+                a, b, None, out, block_n, block_m, count_k, count_m, count_n, first, inner, pitch_a, pitch_b, pitch_m,
+                pitch_outer,
+            )
 
     return kernel
 
 
-def patches():
-    """What each kernel position of a convolution lies over at each result position; 0 in holes.
+def matmul_of_int():
+    """Exact; a sum that Int32 does not hold is a fault."""
+    slots_a, slots_b, slots_out = T.dynamic("slots_a"), T.dynamic("slots_b"), T.dynamic("slots_out")
 
-    Element (position, tap) of `out`, position fastest: position counts (batch, spatial result positions), tap
-    counts (feature of the group, spatial kernel positions), first fastest. `geometry` holds, for each spatial
-    mode, the extents of lhs, kernel and result, stride, low padding, lhs dilation and kernel dilation. `a` is
-    (batch, feature, spatial...) of all features; the group begins at feature `first`.
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((slots_a,), INT),
+        b: T.Tensor((slots_b,), INT),
+        fault: T.Tensor((1,), INT),
+        out: T.Tensor((slots_out,), INT),
+        count_k: T.int32,
+        count_m: T.int32,
+        count_n: T.int32,
+        first: T.int32,
+        inner: T.int32,
+        pitch_a: T.int32,
+        pitch_b: T.int32,
+        pitch_m: T.int32,
+        pitch_outer: T.int32,
+    ):
+        with T.Kernel(T.ceildiv(count_n, TILE), T.ceildiv(count_m, TILE), threads=TILE * TILE) as (block_n, block_m):
+            multiply(
+                a, b, fault, out, block_n, block_m, count_k, count_m, count_n, first, inner, pitch_a, pitch_b, pitch_m,
+                pitch_outer,
+            )
+
+    return kernel
+
+
+# Convolutions. `geometry` holds, for each spatial mode, what a window of src/operation/convolution.hpp does: how many
+# positions it has, its taps, the step of a position, that of a tap, the origin, the divisor, the source's extent.
+WINDOW = 7
+
+
+@T.macro
+def find_source(geometry, modes, position, tap, stride, at):
+    """Adds to at[0] where the source lies under `tap` of the window at `position`; -1 for a hole.
+
+    `stride` is that of the first spatial mode, and all three are used up.
+    """
+    over = T.alloc_local((1,), INT)
+    for mode in T.serial(modes):
+        over[0] = (
+            T.truncmod(position[0], geometry[mode * WINDOW]) * geometry[mode * WINDOW + 2]
+            + T.truncmod(tap[0], geometry[mode * WINDOW + 1]) * geometry[mode * WINDOW + 3]
+            + geometry[mode * WINDOW + 4]
+        )
+        position[0] = T.truncdiv(position[0], geometry[mode * WINDOW])
+        tap[0] = T.truncdiv(tap[0], geometry[mode * WINDOW + 1])
+        if over[0] < 0:
+            at[0] = -1
+        if T.truncmod(over[0], geometry[mode * WINDOW + 5]) != 0:
+            at[0] = -1
+        over[0] = T.truncdiv(over[0], geometry[mode * WINDOW + 5])
+        if over[0] >= geometry[mode * WINDOW + 6]:
+            at[0] = -1
+        if at[0] >= 0:
+            at[0] = at[0] + over[0] * stride[0]
+        stride[0] = stride[0] * geometry[mode * WINDOW + 6]
+
+
+def patches():
+    """What each tap of a convolution lies over at each position; 0 in holes.
+
+    A position counts (batch, spatial result positions), a tap (feature of the group, spatial kernel positions), first
+    fastest, from `first_position` and `first_tap`; from one to the next it is `position_pitch` and `tap_pitch` slots
+    of `out`. `a` is (batch, feature, spatial...) of all features; the group begins at feature `first`.
     """
     slots, numbers, n = T.dynamic("slots"), T.dynamic("numbers"), T.dynamic("n")
 
@@ -504,45 +630,80 @@ def patches():
         batch: T.int32,
         features: T.int32,
         first: T.int32,
+        first_position: T.int32,
+        first_tap: T.int32,
         group: T.int32,
         modes: T.int32,
+        position_pitch: T.int32,
         positions: T.int32,
+        tap_pitch: T.int32,
+        taps: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 position = T.alloc_local((1,), INT)
                 tap = T.alloc_local((1,), INT)
                 at = T.alloc_local((1,), INT)
-                width = T.alloc_local((1,), INT)
-                over = T.alloc_local((1,), INT)
-                position[0] = T.truncmod(i, positions)
-                tap[0] = T.truncdiv(i, positions)
+                stride = T.alloc_local((1,), INT)
+                position[0] = first_position + T.truncmod(T.truncdiv(i, position_pitch), positions)
+                tap[0] = first_tap + T.truncmod(T.truncdiv(i, tap_pitch), taps)
                 at[0] = T.truncmod(position[0], batch) + (first + T.truncmod(tap[0], group)) * batch
                 position[0] = T.truncdiv(position[0], batch)
                 tap[0] = T.truncdiv(tap[0], group)
-                width[0] = batch * features
-                for mode in T.serial(modes):
-                    over[0] = (
-                        T.truncmod(position[0], geometry[mode * 7 + 2]) * geometry[mode * 7 + 3]
-                        + T.truncmod(tap[0], geometry[mode * 7 + 1]) * geometry[mode * 7 + 6]
-                        - geometry[mode * 7 + 4]
-                    )
-                    position[0] = T.truncdiv(position[0], geometry[mode * 7 + 2])
-                    tap[0] = T.truncdiv(tap[0], geometry[mode * 7 + 1])
-                    if over[0] < 0:
-                        at[0] = -1
-                    if T.truncmod(over[0], geometry[mode * 7 + 5]) != 0:
-                        at[0] = -1
-                    over[0] = T.truncdiv(over[0], geometry[mode * 7 + 5])
-                    if over[0] >= geometry[mode * 7]:
-                        at[0] = -1
-                    if at[0] >= 0:
-                        at[0] = at[0] + over[0] * width[0]
-                    width[0] = width[0] * geometry[mode * 7]
+                stride[0] = batch * features
+                find_source(geometry, modes, position, tap, stride, at)
                 out[i] = number(0)
                 if at[0] >= 0:
                     out[i] = a[at[0]]
+
+    return kernel
+
+
+def lhs_gradient():
+    """One thread for each slot of the lhs, out features fastest, then taps; a hole contributes nothing.
+
+    `a` is the cotangent (batch, out feature, result positions...), `b` the kernel (out, in, kernel positions...).
+    """
+    slots_a, slots_b, numbers, n = (T.dynamic(name) for name in ("slots_a", "slots_b", "numbers", "n"))
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((slots_a,), FLOAT),
+        b: T.Tensor((slots_b,), FLOAT),
+        geometry: T.Tensor((numbers,), INT),
+        out: T.Tensor((n,), FLOAT),
+        batch: T.int32,
+        features: T.int32,
+        group: T.int32,
+        group_outs: T.int32,
+        modes: T.int32,
+        outs: T.int32,
+        taps: T.int32,
+    ):
+        with threads_for(n) as block:
+            i = ordinal(block)
+            if i < n:
+                position = T.alloc_local((1,), INT)
+                tap = T.alloc_local((1,), INT)
+                at = T.alloc_local((1,), INT)
+                stride = T.alloc_local((1,), INT)
+                total = T.alloc_local((1,), FLOAT)
+                feature = T.truncmod(T.truncdiv(i, batch), features)
+                first = T.truncdiv(feature, group) * group_outs
+                total[0] = number(0)
+                for t in T.serial(taps):
+                    position[0] = T.truncdiv(T.truncdiv(i, batch), features)
+                    tap[0] = t
+                    at[0] = T.truncmod(i, batch) + first * batch
+                    stride[0] = batch * outs
+                    find_source(geometry, modes, position, tap, stride, at)
+                    if at[0] >= 0:
+                        for o in T.serial(group_outs):
+                            total[0] = total[0] + a[at[0] + o * batch] * b[
+                                first + o + outs * (T.truncmod(feature, group) + group * t)
+                            ]
+                out[i] = total[0]
 
     return kernel
 
@@ -568,8 +729,8 @@ def gather(dtype):
         before: T.int32,
         items: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[i] = a[table_slot(i, index, axis, before, items)]
 
@@ -590,16 +751,26 @@ def scatter(dtype):
         items: T.int32,
         n: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[table_slot(i, index, axis, before, items)] = a[i]
 
     return kernel
 
 
+@T.macro
+def add_items(a, index, sums, column, axis, before, items):
+    """The updates of one (before, after), in the order of the indices."""
+    inner = T.truncmod(column, before)
+    outer = T.truncdiv(column, before)
+    for item in T.serial(items):
+        at = inner + before * (index[item] + axis * outer)
+        sums[at] = sums[at] + T.cast(a[inner + before * (item + items * outer)], sums.dtype)
+
+
 def scatter_add():
-    """One thread for each (before, after), which adds its updates in the order of the indices."""
+    """One thread for each (before, after); `out` holds the table already."""
     slots, indices, updates = T.dynamic("slots"), T.dynamic("indices"), T.dynamic("updates")
 
     @T.prim_func
@@ -612,14 +783,39 @@ def scatter_add():
         columns: T.int32,
         items: T.int32,
     ):
-        with T.Kernel(T.ceildiv(columns, THREADS), threads=THREADS) as block:
-            column = block * THREADS + T.get_thread_binding()
+        with threads_for(columns) as block:
+            column = ordinal(block)
             if column < columns:
-                inner = T.truncmod(column, before)
-                outer = T.truncdiv(column, before)
-                for item in T.serial(items):
-                    at = inner + before * (index[item] + axis * outer)
-                    out[at] = out[at] + a[inner + before * (item + items * outer)]
+                add_items(a, index, out, column, axis, before, items)
+
+    return kernel
+
+
+def scatter_add_of_int():
+    """The same with sums of 64 bits, of which only what a slot ends as must be an Int32."""
+    slots, indices, updates = T.dynamic("slots"), T.dynamic("indices"), T.dynamic("updates")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((updates,), INT),
+        fault: T.Tensor((1,), INT),
+        index: T.Tensor((indices,), INT),
+        out: T.Tensor((slots,), INT),
+        sums: T.Tensor((slots,), LONG),
+        axis: T.int32,
+        before: T.int32,
+        columns: T.int32,
+        items: T.int32,
+    ):
+        with threads_for(columns) as block:
+            column = ordinal(block)
+            if column < columns:
+                first = T.truncmod(column, before) + before * axis * T.truncdiv(column, before)
+                for place in T.serial(axis):
+                    sums[first + before * place] = long(out[first + before * place])
+                add_items(a, index, sums, column, axis, before, items)
+                for place in T.serial(axis):
+                    store(out, first + before * place, sums[first + before * place], fault)
 
     return kernel
 
@@ -629,14 +825,8 @@ def scatter_add():
 
 
 def sort_keys(dtype):
-    n, slots, key_of = T.dynamic("n"), T.dynamic("slots"), None
-
-    def key_of_float(x):
-        bits = T.reinterpret(INT, where(x == number(0), number(0), x))
-        ordered = where(bits < 0, bits ^ T.int32(0x7FFFFFFF), bits)
-        return where(T.isnan(x), T.int32(0x7FFFFFFF), ordered)
-
-    key_of = key_of_float if dtype == FLOAT else (lambda x: x)
+    n, slots = T.dynamic("n"), T.dynamic("slots")
+    key_of = order_of_float if dtype == FLOAT else (lambda x: x)
 
     @T.prim_func
     def kernel(
@@ -647,8 +837,8 @@ def sort_keys(dtype):
         flip: T.int32,
         padded: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 position = T.truncmod(i, padded)
                 place[i] = position
@@ -667,8 +857,8 @@ def sort_step():
     def kernel(
         key: T.Tensor((n,), INT), place: T.Tensor((n,), INT), distance: T.int32, padded: T.int32, size: T.int32
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 position = T.truncmod(i, padded)
                 if T.bitwise_and(position, distance) == 0:
@@ -701,8 +891,8 @@ def sort_take(dtype):
         kept: T.int32,
         padded: T.int32,
     ):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 row = T.truncdiv(i, kept)
                 out[i] = a[row * count + place[row * padded + T.truncmod(i, kept)]]
@@ -716,8 +906,8 @@ def sort_places():
 
     @T.prim_func
     def kernel(out: T.Tensor((n,), INT), place: T.Tensor((places,), INT), kept: T.int32, padded: T.int32):
-        with T.Kernel(T.ceildiv(n, THREADS), threads=THREADS) as block:
-            i = block * THREADS + T.get_thread_binding()
+        with threads_for(n) as block:
+            i = ordinal(block)
             if i < n:
                 out[i] = place[T.truncdiv(i, kept) * padded + T.truncmod(i, kept)]
 
@@ -744,6 +934,7 @@ def elementwise_kernels():
         yield f"{name}_int", checked_unary(element)
     for name, element in CHECKED_BINARY.items():
         yield f"{name}_int", checked_binary(element)
+    yield "pow_int", power_of_int()
     for name, (element, dtypes) in COMPARISONS.items():
         for dtype in dtypes:
             yield f"{name}_{LETTER[dtype]}", binary(element, dtype, BOOL)
@@ -759,21 +950,24 @@ def elementwise_kernels():
 def reduction_kernels():
     lowest, highest = T.int32(-(2**31)), T.int32(2**31 - 1)
     yield "reduce_sum_float", row_reduction(FLOAT, number(0), lambda a, b: a + b)
-    yield "reduce_sum_int", row_sum_of_int()
+    yield "reduce_sum_int", checked_row_reduction(T.int64(0), lambda a, b: a + b)
     yield "reduce_prod_float", row_product()
+    yield "reduce_prod_int", checked_row_reduction(T.int64(1), product_of_int)
     yield "reduce_max_float", row_reduction(FLOAT, number(float("-inf")), maximum)
     yield "reduce_min_float", row_reduction(FLOAT, number(float("inf")), minimum)
     yield "reduce_max_int", row_reduction(INT, lowest, T.max)
     yield "reduce_min_int", row_reduction(INT, highest, T.min)
-    for name, precedes in (("argmax", lambda x, y: x > y), ("argmin", lambda x, y: x < y)):
-        yield f"{name}_float", row_position(FLOAT, precedes, T.isnan)
-        yield f"{name}_int", row_position(INT, precedes, lambda x: T.bool(False))
+    for name, is_greatest in (("argmax", True), ("argmin", False)):
+        yield f"{name}_float", row_position(FLOAT, is_greatest)
+        yield f"{name}_int", row_position(INT, is_greatest)
     yield "cumsum_int", scan_of_int()
 
 
 def contraction_kernels():
     yield "matmul_float", matmul()
+    yield "matmul_int", matmul_of_int()
     yield "conv_general_patches", patches()
+    yield "conv_general_lhs_gradient", lhs_gradient()
 
 
 def indexing_kernels():
@@ -781,6 +975,7 @@ def indexing_kernels():
         yield f"gather_{LETTER[dtype]}", gather(dtype)
         yield f"scatter_{LETTER[dtype]}", scatter(dtype)
     yield "scatter_add_float", scatter_add()
+    yield "scatter_add_int", scatter_add_of_int()
 
 
 def ordering_kernels():

@@ -12,6 +12,8 @@ import re
 import sys
 from typing import NamedTuple
 
+from sizes import TILE
+
 GENERATED = pathlib.Path(__file__).resolve().parent / "generated"
 
 KERNEL = re.compile(
@@ -20,12 +22,7 @@ KERNEL = re.compile(
     re.DOTALL,
 )
 BUFFER = re.compile(r"(?P<const>const )?device (?P<type>\w+)\* __restrict (?P<name>\w+) \[\[ buffer\((?P<index>\d+)\) \]\]")
-ARGUMENTS = re.compile(r"constant (?P<type>\w+)& arg \[\[")
 SHARED = re.compile(r"threadgroup (?P<type>\w+) (?P<name>\w+)\[(?P<count>\d+)\];")
-# Several arrays of threadgroup memory come as parts of one.
-MERGED = re.compile(r" *threadgroup uchar buf_dyn_shmem\[(?P<bytes>\d+)\];\n")
-PART = re.compile(r"threadgroup (?P<type>\w+)\* (?P<name>\w+) = .*buf_dyn_shmem \+ (?P<offset>\d+)\)\);")
-BYTES = {"float": 4, "int": 4, "long": 8, "uchar": 1}
 
 
 class Kernel(NamedTuple):
@@ -61,6 +58,8 @@ def manifest(paths, kernels):
         "",
         "namespace orlop::inline v0 {",
         "",
+        f"const Index metal_tile = {TILE};",
+        "",
         "std::span<const MetalKernel> metal_kernel_manifest() {",
         "  static const MetalKernel list[] = {",
     ]
@@ -75,20 +74,9 @@ def manifest(paths, kernels):
     return "\n".join(lines)
 
 
-def shared(element, name, count):
-    return f'const Shared<{element}> {name} = launch.shared<{element}>("{name}", {count});'
-
-
 def emulated(kernel):
     body = kernel.body
-    if merged := MERGED.search(body):
-        body = MERGED.sub("", body)
-        parts = list(PART.finditer(body))
-        ends = [int(part["offset"]) for part in parts[1:]] + [int(merged["bytes"])]
-        for part, end in zip(parts, ends, strict=True):
-            count = (end - int(part["offset"])) // BYTES[part["type"]]
-            body = body.replace(part[0], shared(part["type"], part["name"], count))
-    body = SHARED.sub(lambda m: shared(m["type"], m["name"], m["count"]), body)
+    body = SHARED.sub(r'const Shared<\g<type>> \g<name> = launch.shared<\g<type>>("\g<name>", \g<count>);', body)
     body = re.sub(r"\bthread (\w+ \w+\[)", r"\1", body)
     body = body.replace("threadgroup_barrier(mem_flags::mem_threadgroup);", "launch.barrier();")
     body = re.sub(r"\n *#pragma[^\n]*", "", body)

@@ -9,6 +9,12 @@ struct matmul_float_args_t {
   int count_k[2];
   int count_m[2];
   int count_n[2];
+  int first[2];
+  int inner[2];
+  int pitch_a[2];
+  int pitch_b[2];
+  int pitch_m[2];
+  int pitch_outer[2];
 };
 
 [[kernel, max_total_threads_per_threadgroup(256)]] void matmul_float(  const device float* __restrict a [[ buffer(0) ]],
@@ -20,37 +26,99 @@ struct matmul_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  threadgroup uchar buf_dyn_shmem[2048];
-  threadgroup float* tile_a = (threadgroup float*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 0));
-  threadgroup float* tile_b = (threadgroup float*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 1024));
   thread float total[1];
+  threadgroup float tiles[512];
   total[0] = 0.000000e+00f;
   for (int step = 0; step < ((arg.count_k[0] + 15) / 16); ++step) {
-    tile_a[((int)threadIdx.x)] = 0.000000e+00f;
-    tile_b[((int)threadIdx.x)] = 0.000000e+00f;
+    tiles[((int)threadIdx.x)] = 0.000000e+00f;
+    tiles[(((int)threadIdx.x) + 256)] = 0.000000e+00f;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (((((int)blockIdx.x) * 16) + (((int)threadIdx.x) % 16)) < arg.count_n[0]) {
       if (((step * 16) + (((int)threadIdx.x) / 16)) < arg.count_k[0]) {
-        tile_a[((int)threadIdx.x)] = a[(((((long)((int)blockIdx.x)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.count_n[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
+        tiles[((int)threadIdx.x)] = a[(((((long)((int)blockIdx.x)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_a[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
       }
     }
     if (((((int)blockIdx.y) * 16) + (((int)threadIdx.x) % 16)) < arg.count_m[0]) {
       if (((step * 16) + (((int)threadIdx.x) / 16)) < arg.count_k[0]) {
-        tile_b[((int)threadIdx.x)] = b[(((((long)((int)blockIdx.y)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.count_m[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
+        tiles[(((int)threadIdx.x) + 256)] = b[(((((long)((int)blockIdx.y)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_b[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     #pragma clang loop unroll(disable)
     for (int k = 0; k < 16; ++k) {
       if (((step * 16) + k) < arg.count_k[0]) {
-        total[0] = (total[0] + (tile_a[((k * 16) + (((int)threadIdx.x) % 16))] * tile_b[((k * 16) + (((int)threadIdx.x) / 16))]));
+        total[0] = (total[0] + (tiles[((k * 16) + (((int)threadIdx.x) % 16))] * tiles[(((k * 16) + (((int)threadIdx.x) / 16)) + 256)]));
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((((int)blockIdx.x) * 16) + (((int)threadIdx.x) % 16)) < arg.count_n[0]) {
     if (((((int)blockIdx.y) * 16) + (((int)threadIdx.x) / 16)) < arg.count_m[0]) {
-      out[(((((long)((int)blockIdx.x)) * (long)16) + (((((long)((int)blockIdx.y)) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.count_n[0]))) + (((long)((int)threadIdx.x)) % (long)16))] = total[0];
+      out[((((((((long)((int)blockIdx.x)) * (long)16) + ((long)arg.first[0])) + (((long)((int)threadIdx.x)) % (long)16)) % ((long)arg.inner[0])) + (((((((long)((int)blockIdx.x)) * (long)16) + ((long)arg.first[0])) + (((long)((int)threadIdx.x)) % (long)16)) / ((long)arg.inner[0])) * ((long)arg.pitch_outer[0]))) + (((((long)((int)blockIdx.y)) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_m[0])))] = total[0];
+    }
+  }
+}
+
+struct matmul_int_args_t {
+  int count_k[2];
+  int count_m[2];
+  int count_n[2];
+  int first[2];
+  int inner[2];
+  int pitch_a[2];
+  int pitch_b[2];
+  int pitch_m[2];
+  int pitch_outer[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void matmul_int(  const device int* __restrict a [[ buffer(0) ]],
+  const device int* __restrict b [[ buffer(1) ]],
+  device int* __restrict fault [[ buffer(2) ]],
+  device int* __restrict out [[ buffer(3) ]],
+  constant matmul_int_args_t& arg [[ buffer(4) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long total[2];
+  threadgroup int tiles[512];
+  total[0] = (long)0;
+  total[1] = (long)0;
+  for (int step = 0; step < ((arg.count_k[0] + 15) / 16); ++step) {
+    tiles[((int)threadIdx.x)] = 0;
+    tiles[(((int)threadIdx.x) + 256)] = 0;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (((((int)blockIdx.x) * 16) + (((int)threadIdx.x) % 16)) < arg.count_n[0]) {
+      if (((step * 16) + (((int)threadIdx.x) / 16)) < arg.count_k[0]) {
+        tiles[((int)threadIdx.x)] = a[(((((long)((int)blockIdx.x)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_a[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
+      }
+    }
+    if (((((int)blockIdx.y) * 16) + (((int)threadIdx.x) % 16)) < arg.count_m[0]) {
+      if (((step * 16) + (((int)threadIdx.x) / 16)) < arg.count_k[0]) {
+        tiles[(((int)threadIdx.x) + 256)] = b[(((((long)((int)blockIdx.y)) * (long)16) + (((((long)step) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_b[0]))) + (((long)((int)threadIdx.x)) % (long)16))];
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    #pragma clang loop unroll(disable)
+    for (int k = 0; k < 16; ++k) {
+      if (((step * 16) + k) < arg.count_k[0]) {
+        total[0] = (total[0] + ((((long)tiles[((k * 16) + (((int)threadIdx.x) % 16))]) * ((long)tiles[(((k * 16) + (((int)threadIdx.x) / 16)) + 256)])) & (long)4294967295));
+        total[1] = (total[1] + ((((long)tiles[((k * 16) + (((int)threadIdx.x) % 16))]) * ((long)tiles[(((k * 16) + (((int)threadIdx.x) / 16)) + 256)])) >> (long)32));
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  if (((((int)blockIdx.x) * 16) + (((int)threadIdx.x) % 16)) < arg.count_n[0]) {
+    if (((((int)blockIdx.y) * 16) + (((int)threadIdx.x) / 16)) < arg.count_m[0]) {
+      total[1] = (total[1] + (total[0] >> (long)32));
+      total[0] = (total[0] & (long)4294967295);
+      long negative = select((long)2147483648, (total[0] - (long)4294967296), (total[1] == (long)-1));
+      long exact = select(negative, total[0], (total[1] == (long)0));
+      out[((((((((long)((int)blockIdx.x)) * (long)16) + ((long)arg.first[0])) + (((long)((int)threadIdx.x)) % (long)16)) % ((long)arg.inner[0])) + (((((((long)((int)blockIdx.x)) * (long)16) + ((long)arg.first[0])) + (((long)((int)threadIdx.x)) % (long)16)) / ((long)arg.inner[0])) * ((long)arg.pitch_outer[0]))) + (((((long)((int)blockIdx.y)) * (long)16) + (((long)((int)threadIdx.x)) / (long)16)) * ((long)arg.pitch_m[0])))] = ((int)exact);
+      if (((long)((int)exact)) != exact) {
+        fault[0] = 1;
+      }
     }
   }
 }
@@ -59,10 +127,15 @@ struct conv_general_patches_args_t {
   int batch[2];
   int features[2];
   int first[2];
+  int first_position[2];
+  int first_tap[2];
   int group[2];
   int modes[2];
   int n[2];
+  int position_pitch[2];
   int positions[2];
+  int tap_pitch[2];
+  int taps[2];
 };
 
 [[kernel, max_total_threads_per_threadgroup(256)]] void conv_general_patches(  const device float* __restrict a [[ buffer(0) ]],
@@ -77,18 +150,18 @@ struct conv_general_patches_args_t {
   thread int position[1];
   thread int tap[1];
   thread int at[1];
-  thread int width[1];
+  thread int stride[1];
   thread int over[1];
   if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.n[0]) {
-    position[0] = (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) % arg.positions[0]);
-    tap[0] = (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.positions[0]);
+    position[0] = (arg.first_position[0] + ((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.position_pitch[0]) % arg.positions[0]));
+    tap[0] = (arg.first_tap[0] + ((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.tap_pitch[0]) % arg.taps[0]));
     at[0] = ((position[0] % arg.batch[0]) + ((arg.first[0] + (tap[0] % arg.group[0])) * arg.batch[0]));
     position[0] = (position[0] / arg.batch[0]);
     tap[0] = (tap[0] / arg.group[0]);
-    width[0] = (arg.batch[0] * arg.features[0]);
+    stride[0] = (arg.batch[0] * arg.features[0]);
     for (int mode = 0; mode < arg.modes[0]; ++mode) {
-      over[0] = ((((position[0] % geometry[((((long)mode) * (long)7) + (long)2)]) * geometry[((((long)mode) * (long)7) + (long)3)]) + ((tap[0] % geometry[((((long)mode) * (long)7) + (long)1)]) * geometry[((((long)mode) * (long)7) + (long)6)])) - geometry[((((long)mode) * (long)7) + (long)4)]);
-      position[0] = (position[0] / geometry[((((long)mode) * (long)7) + (long)2)]);
+      over[0] = ((((position[0] % geometry[(((long)mode) * (long)7)]) * geometry[((((long)mode) * (long)7) + (long)2)]) + ((tap[0] % geometry[((((long)mode) * (long)7) + (long)1)]) * geometry[((((long)mode) * (long)7) + (long)3)])) + geometry[((((long)mode) * (long)7) + (long)4)]);
+      position[0] = (position[0] / geometry[(((long)mode) * (long)7)]);
       tap[0] = (tap[0] / geometry[((((long)mode) * (long)7) + (long)1)]);
       if (over[0] < 0) {
         at[0] = -1;
@@ -97,17 +170,80 @@ struct conv_general_patches_args_t {
         at[0] = -1;
       }
       over[0] = (over[0] / geometry[((((long)mode) * (long)7) + (long)5)]);
-      if (geometry[(((long)mode) * (long)7)] <= over[0]) {
+      if (geometry[((((long)mode) * (long)7) + (long)6)] <= over[0]) {
         at[0] = -1;
       }
       if (0 <= at[0]) {
-        at[0] = (at[0] + (over[0] * width[0]));
+        at[0] = (at[0] + (over[0] * stride[0]));
       }
-      width[0] = (width[0] * geometry[(((long)mode) * (long)7)]);
+      stride[0] = (stride[0] * geometry[((((long)mode) * (long)7) + (long)6)]);
     }
     out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = 0.000000e+00f;
     if (0 <= at[0]) {
       out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = a[at[(long)0]];
     }
+  }
+}
+
+struct conv_general_lhs_gradient_args_t {
+  int batch[2];
+  int features[2];
+  int group[2];
+  int group_outs[2];
+  int modes[2];
+  int n[2];
+  int outs[2];
+  int taps[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void conv_general_lhs_gradient(  const device float* __restrict a [[ buffer(0) ]],
+  const device float* __restrict b [[ buffer(1) ]],
+  const device int* __restrict geometry [[ buffer(2) ]],
+  device float* __restrict out [[ buffer(3) ]],
+  constant conv_general_lhs_gradient_args_t& arg [[ buffer(4) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float total[1];
+  thread int position[1];
+  thread int tap[1];
+  thread int at[1];
+  thread int stride[1];
+  thread int over[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.n[0]) {
+    total[0] = 0.000000e+00f;
+    for (int t = 0; t < arg.taps[0]; ++t) {
+      position[0] = ((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.batch[0]) / arg.features[0]);
+      tap[0] = t;
+      at[0] = ((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) % arg.batch[0]) + (((((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.batch[0]) % arg.features[0]) / arg.group[0]) * arg.group_outs[0]) * arg.batch[0]));
+      stride[0] = (arg.batch[0] * arg.outs[0]);
+      for (int mode = 0; mode < arg.modes[0]; ++mode) {
+        over[0] = ((((position[0] % geometry[(((long)mode) * (long)7)]) * geometry[((((long)mode) * (long)7) + (long)2)]) + ((tap[0] % geometry[((((long)mode) * (long)7) + (long)1)]) * geometry[((((long)mode) * (long)7) + (long)3)])) + geometry[((((long)mode) * (long)7) + (long)4)]);
+        position[0] = (position[0] / geometry[(((long)mode) * (long)7)]);
+        tap[0] = (tap[0] / geometry[((((long)mode) * (long)7) + (long)1)]);
+        if (over[0] < 0) {
+          at[0] = -1;
+        }
+        if ((over[0] % geometry[((((long)mode) * (long)7) + (long)5)]) != 0) {
+          at[0] = -1;
+        }
+        over[0] = (over[0] / geometry[((((long)mode) * (long)7) + (long)5)]);
+        if (geometry[((((long)mode) * (long)7) + (long)6)] <= over[0]) {
+          at[0] = -1;
+        }
+        if (0 <= at[0]) {
+          at[0] = (at[0] + (over[0] * stride[0]));
+        }
+        stride[0] = (stride[0] * geometry[((((long)mode) * (long)7) + (long)6)]);
+      }
+      if (0 <= at[0]) {
+        for (int o = 0; o < arg.group_outs[0]; ++o) {
+          total[0] = (total[0] + (a[(((long)at[(long)0]) + (((long)o) * ((long)arg.batch[0])))] * b[((((((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.batch[0])) % ((long)arg.features[0])) / ((long)arg.group[0])) * ((long)arg.group_outs[0])) + ((long)o)) + (((long)arg.outs[0]) * ((((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.batch[0])) % ((long)arg.features[0])) % ((long)arg.group[0])) + (((long)arg.group[0]) * ((long)t)))))]));
+        }
+      }
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = total[0];
   }
 }

@@ -877,6 +877,66 @@ struct elementwise_mul_int_args_t {
   }
 }
 
+struct rem_int_args_t {
+  int n[2];
+  int step_a[2];
+  int step_b[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void rem_int(  const device int* __restrict a [[ buffer(0) ]],
+  const device int* __restrict b [[ buffer(1) ]],
+  device int* __restrict fault [[ buffer(2) ]],
+  device int* __restrict out [[ buffer(3) ]],
+  constant rem_int_args_t& arg [[ buffer(4) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.n[0]) {
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)select((((long)a[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_a[0]))]) % select(((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]), (long)1, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0))), (long)2147483648, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0)));
+    if (((long)((int)select((((long)a[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_a[0]))]) % select(((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]), (long)1, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0))), (long)2147483648, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0)))) != select((((long)a[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_a[0]))]) % select(((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]), (long)1, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0))), (long)2147483648, (((long)b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))]) == (long)0))) {
+      fault[0] = 1;
+    }
+  }
+}
+
+struct pow_int_args_t {
+  int n[2];
+  int step_a[2];
+  int step_b[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void pow_int(  const device int* __restrict a [[ buffer(0) ]],
+  const device int* __restrict b [[ buffer(1) ]],
+  device int* __restrict fault [[ buffer(2) ]],
+  device int* __restrict out [[ buffer(3) ]],
+  constant pow_int_args_t& arg [[ buffer(4) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long power[1];
+  thread long square[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.n[0]) {
+    power[0] = (long)1;
+    square[0] = ((long)a[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_a[0]))]);
+    #pragma clang loop unroll(disable)
+    for (int bit = 0; bit < 31; ++bit) {
+      if (0 < ((b[(((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.step_b[0]))] >> bit) & 1)) {
+        power[0] = min(max((power[0] * square[0]), (long)-2147483649), (long)2147483649);
+      }
+      square[0] = min(max((square[0] * square[0]), (long)-2147483649), (long)2147483649);
+    }
+    long exact = power[0];
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)exact);
+    if (((long)((int)exact)) != exact) {
+      fault[0] = 1;
+    }
+  }
+}
+
 struct eq_float_args_t {
   int n[2];
   int step_a[2];

@@ -112,3 +112,39 @@ struct scatter_add_float_args_t {
     }
   }
 }
+
+struct scatter_add_int_args_t {
+  int axis[2];
+  int before[2];
+  int columns[2];
+  int items[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void scatter_add_int(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict fault [[ buffer(1) ]],
+  const device int* __restrict index [[ buffer(2) ]],
+  device int* __restrict out [[ buffer(3) ]],
+  device long* __restrict sums [[ buffer(4) ]],
+  constant scatter_add_int_args_t& arg [[ buffer(5) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.columns[0]) {
+    for (int place = 0; place < arg.axis[0]; ++place) {
+      sums[(((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) % ((long)arg.before[0])) + ((((long)arg.before[0]) * ((long)arg.axis[0])) * (((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.before[0])))) + (((long)arg.before[0]) * ((long)place)))] = ((long)out[(((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) % ((long)arg.before[0])) + ((((long)arg.before[0]) * ((long)arg.axis[0])) * (((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.before[0])))) + (((long)arg.before[0]) * ((long)place)))]);
+    }
+    for (int item = 0; item < arg.items[0]; ++item) {
+      int at = ((((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) % arg.before[0]) + (arg.before[0] * (index[item] + (arg.axis[0] * (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) / arg.before[0])))));
+      sums[((long)at)] = (sums[((long)at)] + ((long)a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) % ((long)arg.before[0])) + (((long)arg.before[0]) * (((long)item) + (((long)arg.items[0]) * (((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.before[0]))))))]));
+    }
+    for (int place_1 = 0; place_1 < arg.axis[0]; ++place_1) {
+      long exact = sums[(((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) % ((long)arg.before[0])) + ((((long)arg.before[0]) * ((long)arg.axis[0])) * (((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.before[0])))) + (((long)arg.before[0]) * ((long)place_1)))];
+      out[(((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) % ((long)arg.before[0])) + ((((long)arg.before[0]) * ((long)arg.axis[0])) * (((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) / ((long)arg.before[0])))) + (((long)arg.before[0]) * ((long)place_1)))] = ((int)exact);
+      if (((long)((int)exact)) != exact) {
+        fault[0] = 1;
+      }
+    }
+  }
+}

@@ -18,13 +18,14 @@ struct reduce_sum_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float sum_of_thread[1];
+  thread float mine[1];
   threadgroup float partial[128];
-  sum_of_thread[0] = 0.000000e+00f;
+  thread float result[1];
+  mine[0] = 0.000000e+00f;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = (sum_of_thread[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    mine[0] = (mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -34,7 +35,8 @@ struct reduce_sum_float_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = partial[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = result[0];
   }
 }
 
@@ -52,13 +54,14 @@ struct reduce_sum_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long sum_of_thread[1];
+  thread long mine[1];
   threadgroup long partial[128];
-  sum_of_thread[0] = (long)0;
+  thread long result[1];
+  mine[0] = (long)0;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = (sum_of_thread[0] + ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
+    mine[0] = (mine[0] + ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -68,8 +71,9 @@ struct reduce_sum_int_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = ((int)partial[0]);
-    if (((long)((int)partial[0])) != partial[0]) {
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)result[0]);
+    if (((long)((int)result[0])) != result[0]) {
       fault[0] = 1;
     }
   }
@@ -98,6 +102,45 @@ struct reduce_prod_float_args_t {
   }
 }
 
+struct reduce_prod_int_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(128)]] void reduce_prod_int(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict fault [[ buffer(1) ]],
+  device int* __restrict out [[ buffer(2) ]],
+  constant reduce_prod_int_args_t& arg [[ buffer(3) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long mine[1];
+  threadgroup long partial[128];
+  thread long result[1];
+  mine[0] = (long)1;
+  for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
+    mine[0] = min(max((mine[0] * ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (long)-2147483649), (long)2147483649);
+  }
+  partial[((int)threadIdx.x)] = mine[0];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  #pragma clang loop unroll(disable)
+  for (int level = 0; level < 7; ++level) {
+    if (((int)threadIdx.x) < (64 >> level)) {
+      partial[((int)threadIdx.x)] = min(max((partial[((int)threadIdx.x)] * partial[(((int)threadIdx.x) + (64 >> level))]), (long)-2147483649), (long)2147483649);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  if (((int)threadIdx.x) == 0) {
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)result[0]);
+    if (((long)((int)result[0])) != result[0]) {
+      fault[0] = 1;
+    }
+  }
+}
+
 struct reduce_max_float_args_t {
   int count[2];
   int rows[2];
@@ -111,13 +154,14 @@ struct reduce_max_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float sum_of_thread[1];
+  thread float mine[1];
   threadgroup float partial[128];
-  sum_of_thread[0] = -INFINITY;
+  thread float result[1];
+  mine[0] = -INFINITY;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = select(select(select((sum_of_thread[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(sum_of_thread[0])) & (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (sum_of_thread[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (sum_of_thread[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), sum_of_thread[0], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < sum_of_thread[0]));
+    mine[0] = select(select(select((mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(mine[0])) & (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (mine[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), mine[0], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0]));
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -127,7 +171,8 @@ struct reduce_max_float_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = partial[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = result[0];
   }
 }
 
@@ -144,13 +189,14 @@ struct reduce_min_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float sum_of_thread[1];
+  thread float mine[1];
   threadgroup float partial[128];
-  sum_of_thread[0] = INFINITY;
+  thread float result[1];
+  mine[0] = INFINITY;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = select(select(select((sum_of_thread[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(sum_of_thread[0])) | (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (sum_of_thread[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < sum_of_thread[0])), sum_of_thread[0], (sum_of_thread[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
+    mine[0] = select(select(select((mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(mine[0])) | (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (mine[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0])), mine[0], (mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -160,7 +206,8 @@ struct reduce_min_float_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = partial[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = result[0];
   }
 }
 
@@ -177,13 +224,14 @@ struct reduce_max_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread int sum_of_thread[1];
+  thread int mine[1];
   threadgroup int partial[128];
-  sum_of_thread[0] = -2147483648;
+  thread int result[1];
+  mine[0] = -2147483648;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = max(sum_of_thread[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    mine[0] = max(mine[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -193,7 +241,8 @@ struct reduce_max_int_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = partial[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = result[0];
   }
 }
 
@@ -210,13 +259,14 @@ struct reduce_min_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread int sum_of_thread[1];
+  thread int mine[1];
   threadgroup int partial[128];
-  sum_of_thread[0] = 2147483647;
+  thread int result[1];
+  mine[0] = 2147483647;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    sum_of_thread[0] = min(sum_of_thread[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    mine[0] = min(mine[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = sum_of_thread[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -226,7 +276,8 @@ struct reduce_min_int_args_t {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = partial[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = result[0];
   }
 }
 
@@ -243,37 +294,25 @@ struct argmax_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  threadgroup uchar buf_dyn_shmem[1024];
-  threadgroup float* best = (threadgroup float*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 0));
-  threadgroup int* best_at = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 512));
-  thread float mine[1];
-  thread int mine_at[1];
-  mine[0] = 0.000000e+00f;
-  mine_at[0] = -1;
+  thread long mine[1];
+  threadgroup long partial[128];
+  thread long result[1];
+  mine[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    bool if_condition = ((bool)1 & (((mine_at[0] < 0) | select((mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & !(mine[0] != mine[0])), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) | (mine[0] != mine[0])))) | (select((((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] <= mine[0]) & (mine[0] <= a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) | ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (mine[0] != mine[0]))), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (mine[0] != mine[0])), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) | (mine[0] != mine[0]))) & (((j * 128) + ((int)threadIdx.x)) < mine_at[0]))));
-    if (if_condition) {
-      mine[0] = a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))];
-      mine_at[0] = ((j * 128) + ((int)threadIdx.x));
-    }
+    mine[0] = min(mine[0], ((((long)(select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), 2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647))) ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  best[((int)threadIdx.x)] = mine[0];
-  best_at[((int)threadIdx.x)] = mine_at[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
-    threadgroup_barrier(mem_flags::mem_threadgroup);
     if (((int)threadIdx.x) < (64 >> level)) {
-      bool if_condition_1 = ((0 <= best_at[(((int)threadIdx.x) + (64 >> level))]) & (((best_at[((int)threadIdx.x)] < 0) | select((best[((int)threadIdx.x)] < best[(((int)threadIdx.x) + (64 >> level))]), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & !(best[((int)threadIdx.x)] != best[((int)threadIdx.x)])), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) | (best[((int)threadIdx.x)] != best[((int)threadIdx.x)])))) | (select((((best[(((int)threadIdx.x) + (64 >> level))] <= best[((int)threadIdx.x)]) & (best[((int)threadIdx.x)] <= best[(((int)threadIdx.x) + (64 >> level))])) | ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & (best[((int)threadIdx.x)] != best[((int)threadIdx.x)]))), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & (best[((int)threadIdx.x)] != best[((int)threadIdx.x)])), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) | (best[((int)threadIdx.x)] != best[((int)threadIdx.x)]))) & (best_at[(((int)threadIdx.x) + (64 >> level))] < best_at[((int)threadIdx.x)]))));
-      if (if_condition_1) {
-        best[((int)threadIdx.x)] = best[(((int)threadIdx.x) + (64 >> level))];
-        best_at[((int)threadIdx.x)] = best_at[(((int)threadIdx.x) + (64 >> level))];
-      }
+      partial[((int)threadIdx.x)] = min(partial[((int)threadIdx.x)], partial[(((int)threadIdx.x) + (64 >> level))]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = best_at[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
 
@@ -290,36 +329,25 @@ struct argmax_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  threadgroup uchar buf_dyn_shmem[1024];
-  threadgroup int* best = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 0));
-  threadgroup int* best_at = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 512));
-  thread int mine[1];
-  thread int mine_at[1];
-  mine[0] = 0;
-  mine_at[0] = -1;
+  thread long mine[1];
+  threadgroup long partial[128];
+  thread long result[1];
+  mine[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    bool if_condition = ((bool)1 & (((mine_at[0] < 0) | select((mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), ((bool)0 & (bool)1), ((bool)0 | (bool)0))) | (select((((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] <= mine[0]) & (mine[0] <= a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) | ((bool)0 & (bool)0)), ((bool)0 & (bool)0), ((bool)0 | (bool)0)) & (((j * 128) + ((int)threadIdx.x)) < mine_at[0]))));
-    if (if_condition) {
-      mine[0] = a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))];
-      mine_at[0] = ((j * 128) + ((int)threadIdx.x));
-    }
+    mine[0] = min(mine[0], ((((long)(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  best[((int)threadIdx.x)] = mine[0];
-  best_at[((int)threadIdx.x)] = mine_at[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
     if (((int)threadIdx.x) < (64 >> level)) {
-      bool if_condition_1 = ((0 <= best_at[(((int)threadIdx.x) + (64 >> level))]) & (((best_at[((int)threadIdx.x)] < 0) | select((best[((int)threadIdx.x)] < best[(((int)threadIdx.x) + (64 >> level))]), ((bool)0 & (bool)1), ((bool)0 | (bool)0))) | (select((((best[(((int)threadIdx.x) + (64 >> level))] <= best[((int)threadIdx.x)]) & (best[((int)threadIdx.x)] <= best[(((int)threadIdx.x) + (64 >> level))])) | ((bool)0 & (bool)0)), ((bool)0 & (bool)0), ((bool)0 | (bool)0)) & (best_at[(((int)threadIdx.x) + (64 >> level))] < best_at[((int)threadIdx.x)]))));
-      if (if_condition_1) {
-        best[((int)threadIdx.x)] = best[(((int)threadIdx.x) + (64 >> level))];
-        best_at[((int)threadIdx.x)] = best_at[(((int)threadIdx.x) + (64 >> level))];
-      }
+      partial[((int)threadIdx.x)] = min(partial[((int)threadIdx.x)], partial[(((int)threadIdx.x) + (64 >> level))]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = best_at[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
 
@@ -336,37 +364,25 @@ struct argmin_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  threadgroup uchar buf_dyn_shmem[1024];
-  threadgroup float* best = (threadgroup float*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 0));
-  threadgroup int* best_at = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 512));
-  thread float mine[1];
-  thread int mine_at[1];
-  mine[0] = 0.000000e+00f;
-  mine_at[0] = -1;
+  thread long mine[1];
+  threadgroup long partial[128];
+  thread long result[1];
+  mine[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    bool if_condition = ((bool)1 & (((mine_at[0] < 0) | select((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0]), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & !(mine[0] != mine[0])), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) | (mine[0] != mine[0])))) | (select((((mine[0] <= a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] <= mine[0])) | ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (mine[0] != mine[0]))), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (mine[0] != mine[0])), ((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] != a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) | (mine[0] != mine[0]))) & (((j * 128) + ((int)threadIdx.x)) < mine_at[0]))));
-    if (if_condition) {
-      mine[0] = a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))];
-      mine_at[0] = ((j * 128) + ((int)threadIdx.x));
-    }
+    mine[0] = min(mine[0], ((((long)select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), -2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)))) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  best[((int)threadIdx.x)] = mine[0];
-  best_at[((int)threadIdx.x)] = mine_at[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
-    threadgroup_barrier(mem_flags::mem_threadgroup);
     if (((int)threadIdx.x) < (64 >> level)) {
-      bool if_condition_1 = ((0 <= best_at[(((int)threadIdx.x) + (64 >> level))]) & (((best_at[((int)threadIdx.x)] < 0) | select((best[(((int)threadIdx.x) + (64 >> level))] < best[((int)threadIdx.x)]), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & !(best[((int)threadIdx.x)] != best[((int)threadIdx.x)])), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) | (best[((int)threadIdx.x)] != best[((int)threadIdx.x)])))) | (select((((best[((int)threadIdx.x)] <= best[(((int)threadIdx.x) + (64 >> level))]) & (best[(((int)threadIdx.x) + (64 >> level))] <= best[((int)threadIdx.x)])) | ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & (best[((int)threadIdx.x)] != best[((int)threadIdx.x)]))), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) & (best[((int)threadIdx.x)] != best[((int)threadIdx.x)])), ((best[(((int)threadIdx.x) + (64 >> level))] != best[(((int)threadIdx.x) + (64 >> level))]) | (best[((int)threadIdx.x)] != best[((int)threadIdx.x)]))) & (best_at[(((int)threadIdx.x) + (64 >> level))] < best_at[((int)threadIdx.x)]))));
-      if (if_condition_1) {
-        best[((int)threadIdx.x)] = best[(((int)threadIdx.x) + (64 >> level))];
-        best_at[((int)threadIdx.x)] = best_at[(((int)threadIdx.x) + (64 >> level))];
-      }
+      partial[((int)threadIdx.x)] = min(partial[((int)threadIdx.x)], partial[(((int)threadIdx.x) + (64 >> level))]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = best_at[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
 
@@ -383,36 +399,25 @@ struct argmin_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  threadgroup uchar buf_dyn_shmem[1024];
-  threadgroup int* best = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 0));
-  threadgroup int* best_at = (threadgroup int*)((threadgroup void*)((threadgroup char*)buf_dyn_shmem + 512));
-  thread int mine[1];
-  thread int mine_at[1];
-  mine[0] = 0;
-  mine_at[0] = -1;
+  thread long mine[1];
+  threadgroup long partial[128];
+  thread long result[1];
+  mine[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    bool if_condition = ((bool)1 & (((mine_at[0] < 0) | select((a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0]), ((bool)0 & (bool)1), ((bool)0 | (bool)0))) | (select((((mine[0] <= a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) & (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] <= mine[0])) | ((bool)0 & (bool)0)), ((bool)0 & (bool)0), ((bool)0 | (bool)0)) & (((j * 128) + ((int)threadIdx.x)) < mine_at[0]))));
-    if (if_condition) {
-      mine[0] = a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))];
-      mine_at[0] = ((j * 128) + ((int)threadIdx.x));
-    }
+    mine[0] = min(mine[0], ((((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  best[((int)threadIdx.x)] = mine[0];
-  best_at[((int)threadIdx.x)] = mine_at[0];
+  partial[((int)threadIdx.x)] = mine[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
     if (((int)threadIdx.x) < (64 >> level)) {
-      bool if_condition_1 = ((0 <= best_at[(((int)threadIdx.x) + (64 >> level))]) & (((best_at[((int)threadIdx.x)] < 0) | select((best[(((int)threadIdx.x) + (64 >> level))] < best[((int)threadIdx.x)]), ((bool)0 & (bool)1), ((bool)0 | (bool)0))) | (select((((best[((int)threadIdx.x)] <= best[(((int)threadIdx.x) + (64 >> level))]) & (best[(((int)threadIdx.x) + (64 >> level))] <= best[((int)threadIdx.x)])) | ((bool)0 & (bool)0)), ((bool)0 & (bool)0), ((bool)0 | (bool)0)) & (best_at[(((int)threadIdx.x) + (64 >> level))] < best_at[((int)threadIdx.x)]))));
-      if (if_condition_1) {
-        best[((int)threadIdx.x)] = best[(((int)threadIdx.x) + (64 >> level))];
-        best_at[((int)threadIdx.x)] = best_at[(((int)threadIdx.x) + (64 >> level))];
-      }
+      partial[((int)threadIdx.x)] = min(partial[((int)threadIdx.x)], partial[(((int)threadIdx.x) + (64 >> level))]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (((int)threadIdx.x) == 0) {
-    out[((long)((int)blockIdx.x))] = best_at[0];
+    result[0] = partial[0];
+    out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
 
@@ -435,8 +440,9 @@ struct cumsum_int_args_t {
     prefix[0] = (long)0;
     for (int j = 0; j < arg.count[0]; ++j) {
       prefix[0] = (prefix[0] + ((long)a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]));
-      out[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))] = ((int)prefix[0]);
-      if (((long)((int)prefix[0])) != prefix[0]) {
+      long exact = prefix[0];
+      out[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))] = ((int)exact);
+      if (((long)((int)exact)) != exact) {
         fault[0] = 1;
       }
     }

@@ -101,8 +101,9 @@ template <class To, class From>
 [[nodiscard]] To as_type(From value) noexcept {
   return std::bit_cast<To>(value);
 }
+/// Of one type, as Metal's overloads are.
 template <class T>
-[[nodiscard]] T select(T if_false, std::type_identity_t<T> if_true, bool condition) noexcept {
+[[nodiscard]] T select(T if_false, T if_true, bool condition) noexcept {
   return condition ? if_true : if_false;
 }
 template <class T>

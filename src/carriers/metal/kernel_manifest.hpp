@@ -25,6 +25,9 @@ struct MetalSource {
   std::string_view text;
 };
 
+/// Rows and columns of a product of matrices that one threadgroup computes.
+extern const Index metal_tile;
+
 [[nodiscard]] std::span<const MetalKernel> metal_kernel_manifest();
 /// The kernel of this name, or null.
 [[nodiscard]] inline const MetalKernel* find_metal_kernel(std::string_view name) {

@@ -8,14 +8,17 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "carriers/metal/kernel_manifest.hpp"
 #include "carriers/metal/slots.hpp"
+#include "operation/convolution.hpp"
 #include "operation/elementwise_functions.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/modes.hpp"
 #include "operation/plan_table.hpp"
+#include "orlop/carriers/metal/metal.hpp"
 #include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
@@ -71,10 +74,16 @@ class Work {
   explicit Work(const KernelCall& call)
       : call_(call), runtime_(detail::metal_runtime()), commands_(runtime_->begin()) {}
 
-  [[nodiscard]] const KernelCall& call() const noexcept { return call_; }
+  [[nodiscard]] Index largest_buffer_slots() const {
+    return static_cast<Index>(runtime_->largest_buffer_bytes() / sizeof(float));
+  }
   [[nodiscard]] MetalBinding result() const { return find_metal_binding(call_.result); }
 
+  /// MemoryError beyond what kernels count.
   [[nodiscard]] MetalBinding temporary(Index slots, Index slot_bytes = 4) {
+    if (slots > Metal::largest_size)
+      raise<MemoryError>("Metal", "no memory for a temporary buffer of ", slots,
+                         " slots; a Metal buffer has ", Metal::largest_size, " at most");
     return {make_metal_buffer(*runtime_, static_cast<std::size_t>(slots * slot_bytes), false), 0};
   }
   /// Four bytes each.
@@ -144,14 +153,16 @@ class Work {
     used_.insert(used_.end(), bindings.begin(), bindings.end());
   }
 
-  /// Waits for everything. OverflowError where a kernel found a value beyond Int32.
+  /// Waits for everything. Where a kernel found a value beyond Int32, the reference says which, and raises.
   void finish() {
     commands_->commit();
     commands_->wait();
     if (fault_.buffer == nullptr) return;
     std::int32_t fault = 0;
     std::memcpy(&fault, fault_.buffer->contents(), sizeof fault);
-    if (fault != 0) raise_int32_overflow(call_.plan.operation, "");
+    if (fault == 0) return;
+    reference_kernels().find(call_.plan.operation)(call_);
+    raise_int32_overflow(call_.plan.operation, " on the device");
   }
 
  private:
@@ -221,10 +232,12 @@ void reduce(const KernelCall& call) {
   order.append(kept);
   const MetalBinding rows = work.elements(0, order.extents, order.strides);
   const std::string kernel = kernel_name(call.plan);
-  const auto groups = kernel == "reduce_prod_float" ? static_cast<std::uint32_t>((kept.size() + 255) / 256)
-                                                    : static_cast<std::uint32_t>(kept.size());
-  work.run_groups(kernel, {{"a", rows}, {"out", work.result()}},
-                  {{"count", reduced.size()}, {"rows", kept.size()}}, {groups, 1});
+  const Named<MetalBinding> buffers = {{"a", rows}, {"out", work.result()}};
+  const Named<std::int64_t> constants = {{"count", reduced.size()}, {"rows", kept.size()}};
+  if (call.plan.accumulation == Accumulation::SequentialBinary32Product)  // a thread for each row
+    work.run(kernel, buffers, constants, kept.size());
+  else
+    work.run_groups(kernel, buffers, constants, {static_cast<std::uint32_t>(kept.size()), 1});
   work.finish();
 }
 
@@ -308,18 +321,38 @@ void index(const KernelCall& call) {
   if (!is_gather) work.copy_operand(0, work.result());
   const MetalBinding values = work.elements(is_gather ? 0 : 2);
   const Index threads = call.plan.operation == "scatter_add" ? before * after : moved;
+  const std::string kernel = kernel_name(call.plan);
+  const MetalBinding sums = kernel == "scatter_add_int" ? work.temporary(table.size(), 8) : MetalBinding{};
   work.run(
-      kernel_name(call.plan), {{"a", values}, {"index", indices}, {"out", work.result()}},
+      kernel, {{"a", values}, {"index", indices}, {"out", work.result()}, {"sums", sums}},
       {{"axis", extent}, {"before", before}, {"columns", before * after}, {"items", items}, {"n", moved}},
       threads);
   work.finish();
 }
 
-void multiply_into(Work& work, const MetalBinding& lhs, const MetalBinding& rhs, const MetalBinding& out,
-                   Index n, Index m, Index k) {
-  const auto tiles = [](Index extent) { return static_cast<std::uint32_t>((extent + 15) / 16); };
-  work.run_groups("matmul_float", {{"a", lhs}, {"b", rhs}, {"out", out}},
-                  {{"count_k", k}, {"count_m", m}, {"count_n", n}}, {tiles(n), tiles(m)});
+/// A product of matrices as `multiply` of families.py has it.
+struct Product {
+  Index n, m, k;
+  Index pitch_a, pitch_b;
+  Index first, inner, pitch_m, pitch_outer;
+};
+
+void multiply(Work& work, std::string_view kernel, const MetalBinding& a, const MetalBinding& b,
+              const MetalBinding& out, const Product& product) {
+  const auto tiles = [](Index extent) {
+    return static_cast<std::uint32_t>((extent + metal_tile - 1) / metal_tile);
+  };
+  work.run_groups(kernel, {{"a", a}, {"b", b}, {"out", out}},
+                  {{"count_k", product.k},
+                   {"count_m", product.m},
+                   {"count_n", product.n},
+                   {"first", product.first},
+                   {"inner", product.inner},
+                   {"pitch_a", product.pitch_a},
+                   {"pitch_b", product.pitch_b},
+                   {"pitch_m", product.pitch_m},
+                   {"pitch_outer", product.pitch_outer}},
+                  {tiles(product.n), tiles(product.m)});
 }
 
 void matmul(const KernelCall& call) {
@@ -327,69 +360,182 @@ void matmul(const KernelCall& call) {
   const auto extent = [&](std::size_t operand, std::size_t mode) {
     return leaves_of_modes(*call.operands[operand].layout, mode, mode + 1).size();
   };
-  multiply_into(work, work.elements(0), work.elements(1), work.result(), extent(0, 0), extent(1, 0),
-                extent(0, 1));
+  const Index n = extent(0, 0), m = extent(1, 0), k = extent(0, 1);
+  multiply(work, kernel_name(call.plan), work.elements(0), work.elements(1), work.result(),
+           {n, m, k, n, m, 0, n, n, 0});
   work.finish();
 }
 
-/// Each group's patches times its kernels.
+MetalBinding slots_from(MetalBinding binding, Index slot) {
+  binding.offset += static_cast<std::size_t>(slot) * sizeof(float);
+  return binding;
+}
+
+/// At lhs positions, over the result; tap t is kernel position t.
+Window window_of_lhs_gradient(const ConvolutionMode& mode) noexcept {
+  return {mode.lhs, mode.kernel, mode.lhs_dilation, -mode.kernel_dilation,
+          mode.low, mode.stride, mode.result};
+}
+
+/// Whether the kernels find every source in 32 bits.
+bool fits_int32(const Window& window) {
+  constexpr Int128 most = std::numeric_limits<std::int32_t>::max();
+  const auto size = [](Int128 number) { return number < 0 ? -number : number; };
+  return (window.positions - 1) * size(window.step) + (window.taps - 1) * size(window.tap_step) +
+                 size(window.origin) <=
+             most &&
+         window.divisor <= most;
+}
+
+/// The sizes and operands of one convolution, and its dispatches.
+class ConvolutionWork {
+ public:
+  ConvolutionWork(const KernelCall& call, std::span<const Window> windows)
+      : call_(call), convolution_(*call.parameters.convolution), work_(call) {
+    std::vector<Index> numbers;
+    for (const Window& window : windows) {
+      positions_ *= window.positions;
+      taps_ *= window.taps;
+      numbers.insert(numbers.end(), {window.positions, window.taps, window.step, window.tap_step,
+                                     window.origin, window.divisor, window.source});
+    }
+    geometry_ = work_.numbers(numbers);
+  }
+
+  void run() {
+    switch (convolution_.sum) {
+      case ConvolutionSum::result:
+        sum_results();
+        break;
+      case ConvolutionSum::lhs_gradient:
+        sum_lhs_gradient();
+        break;
+      case ConvolutionSum::kernel_gradient:
+        sum_kernel_gradient();
+        break;
+    }
+    work_.finish();
+  }
+
+ private:
+  /// A rectangle of the matrix of what each tap lies over at each position (`patches` of families.py).
+  struct Patches {
+    Index first_position, positions, position_pitch;
+    Index first_tap, taps, tap_pitch;
+  };
+
+  [[nodiscard]] Index extent(std::size_t operand, std::size_t role) const {
+    const std::size_t mode = convolution_.roles[operand][role];
+    return leaves_of_modes(*call_.operands[operand].layout, mode, mode + 1).size();
+  }
+  /// Its elements with the roles in this order and the spatial ones behind.
+  [[nodiscard]] MetalBinding elements(std::size_t operand, std::array<std::size_t, 2> roles) {
+    const std::vector<std::size_t>& given = convolution_.roles[operand];
+    std::vector<std::size_t> modes = given;
+    modes[0] = given[roles[0]];
+    modes[1] = given[roles[1]];
+    Order order;
+    for (const std::size_t mode : modes)
+      order.append(leaves_of_modes(*call_.operands[operand].layout, mode, mode + 1));
+    return work_.elements(operand, order.extents, order.strides);
+  }
+  [[nodiscard]] Index modes() const { return static_cast<Index>(convolution_.modes.size()); }
+
+  /// How many lines of `length` slots a buffer of patches holds: 64 MiB, or what the device has.
+  [[nodiscard]] Index lines_at_once(Index lines, Index length) const {
+    constexpr Index most = Index{1} << 24;
+    return std::clamp(std::min(most, work_.largest_buffer_slots()) / length, Index{1}, lines);
+  }
+  void find_patches(const MetalBinding& lhs, Index group, const Patches& part, const MetalBinding& out) {
+    const Index batch = extent(0, 0), features = extent(0, 1), in = features / convolution_.feature_groups;
+    const Index count = part.positions * part.taps;
+    work_.run("conv_general_patches", {{"a", lhs}, {"geometry", geometry_}, {"out", out}},
+              {{"batch", batch},
+               {"features", features},
+               {"first", group * in},
+               {"first_position", part.first_position},
+               {"first_tap", part.first_tap},
+               {"group", in},
+               {"modes", modes()},
+               {"n", count},
+               {"position_pitch", part.position_pitch},
+               {"positions", part.positions},
+               {"tap_pitch", part.tap_pitch},
+               {"taps", part.taps}},
+              count);
+  }
+
+  /// Patches times the kernels of each group.
+  void sum_results() {
+    const Index batch = extent(0, 0), outs = extent(1, 0);
+    const Index groups = convolution_.feature_groups, group_outs = outs / groups;
+    const Index positions = batch * positions_, taps = extent(0, 1) / groups * taps_;
+    const MetalBinding lhs = elements(0, {0, 1}), kernel = elements(1, {0, 1});
+    const Index most = lines_at_once(positions, taps);
+    const MetalBinding patches = work_.temporary(most * taps);
+    for (Index g = 0; g < groups; ++g)
+      for (Index first = 0; first < positions; first += most) {
+        const Index n = std::min(most, positions - first);
+        find_patches(lhs, g, {first, n, 1, 0, taps, n}, patches);
+        multiply(work_, "matmul_float", patches, slots_from(kernel, g * group_outs),
+                 slots_from(work_.result(), g * group_outs * batch),
+                 {n, group_outs, taps, n, outs, first, batch, batch, batch * outs});
+      }
+  }
+
+  void sum_lhs_gradient() {
+    const Index batch = extent(0, 0), outs = extent(0, 1), group = extent(1, 1);
+    const Index groups = convolution_.feature_groups, n = call_.layout.size();
+    work_.run("conv_general_lhs_gradient",
+              {{"a", elements(0, {0, 1})},
+               {"b", elements(1, {0, 1})},
+               {"geometry", geometry_},
+               {"out", work_.result()}},
+              {{"batch", batch},
+               {"features", group * groups},
+               {"group", group},
+               {"group_outs", outs / groups},
+               {"modes", modes()},
+               {"n", n},
+               {"outs", outs},
+               {"taps", taps_}},
+              n);
+  }
+
+  /// The cotangent of each group times the patches that it came from.
+  void sum_kernel_gradient() {
+    const Index batch = extent(0, 0), outs = extent(1, 1);
+    const Index groups = convolution_.feature_groups, group_outs = outs / groups;
+    const Index positions = batch * positions_, taps = extent(0, 1) / groups * taps_;
+    const MetalBinding lhs = elements(0, {0, 1}), cotangent = elements(1, {1, 0});
+    const Index most = lines_at_once(taps, positions);
+    const MetalBinding patches = work_.temporary(most * positions);
+    for (Index g = 0; g < groups; ++g)
+      for (Index first = 0; first < taps; first += most) {
+        const Index m = std::min(most, taps - first);
+        find_patches(lhs, g, {0, positions, m, first, m, 1}, patches);
+        multiply(work_, "matmul_float", slots_from(cotangent, g * group_outs), patches,
+                 slots_from(work_.result(), g * group_outs + first * outs),
+                 {group_outs, m, positions, outs, m, 0, group_outs, outs, 0});
+      }
+  }
+
+  const KernelCall& call_;
+  const Convolution& convolution_;
+  Work work_;
+  Index positions_ = 1, taps_ = 1;  // spatial
+  MetalBinding geometry_;
+};
+
 void convolve(const KernelCall& call) {
   const Convolution& convolution = *call.parameters.convolution;
-  if (convolution.sum != ConvolutionSum::result) return reference_kernels().find("conv_general")(call);
-  Work work(call);
-  const auto in_roles = [&](std::size_t operand) {
-    Order order;
-    for (const std::size_t mode : convolution.roles[operand])
-      order.append(leaves_of_modes(*call.operands[operand].layout, mode, mode + 1));
-    return work.elements(operand, order.extents, order.strides);
-  };
-  const auto extent = [&](std::size_t operand, std::size_t role) {
-    const std::size_t mode = convolution.roles[operand][role];
-    return leaves_of_modes(*call.operands[operand].layout, mode, mode + 1).size();
-  };
-  const Index batch = extent(0, 0), features = extent(0, 1), outs = extent(1, 0);
-  const Index groups = convolution.feature_groups;
-  const Index group = features / groups, group_outs = outs / groups;
-  Index places = 1, reach = 1;
-  std::vector<Index> geometry;
-  for (const ConvolutionMode& mode : convolution.modes) {
-    places *= mode.result;
-    reach *= mode.kernel;
-    for (const Index value :
-         {mode.lhs, mode.kernel, mode.result, mode.stride, mode.low, mode.lhs_dilation, mode.kernel_dilation})
-      geometry.push_back(value);
-  }
-  const Index positions = batch * places, taps = group * reach;
-  const MetalBinding lhs = in_roles(0), kernel = in_roles(1), numbers = work.numbers(geometry);
-  const MetalBinding products = work.temporary(positions * outs);
-  for (Index g = 0; g < groups; ++g) {
-    const MetalBinding patches = work.temporary(positions * taps);
-    work.run("conv_general_patches", {{"a", lhs}, {"geometry", numbers}, {"out", patches}},
-             {{"batch", batch},
-              {"features", features},
-              {"first", g * group},
-              {"group", group},
-              {"modes", static_cast<Index>(convolution.modes.size())},
-              {"n", positions * taps},
-              {"positions", positions}},
-             positions * taps);
-    MetalBinding kernels = kernel;
-    if (groups > 1) {
-      kernels = work.temporary(group_outs * taps);
-      const Index extents[] = {group_outs, taps};
-      const Index strides[] = {1, outs};
-      MetalBinding first = kernel;
-      first.offset += static_cast<std::size_t>(g * group_outs * 4);
-      work.copy_strided("copy_int", first, extents, strides, kernels);
-    }
-    MetalBinding out = products;
-    out.offset += static_cast<std::size_t>(g * group_outs * positions * 4);
-    multiply_into(work, patches, kernels, out, positions, group_outs, taps);
-  }
-  const Index extents[] = {batch, outs, places};
-  const Index strides[] = {1, positions, batch};
-  work.copy_strided("copy_int", products, extents, strides, work.result());
-  work.finish();
+  const std::vector<Window> windows =
+      windows_of(convolution,
+                 convolution.sum == ConvolutionSum::lhs_gradient ? window_of_lhs_gradient : window_over_lhs);
+  if (std::ranges::all_of(windows, fits_int32))
+    ConvolutionWork(call, windows).run();
+  else
+    reference_kernels().find("conv_general")(call);
 }
 
 /// Whether the result is written slot after slot, and everything lies in Metal buffers: pieces of an
