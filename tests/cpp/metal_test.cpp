@@ -22,7 +22,7 @@ using testing::ThrowsMessage;
 /// The emulator, which writes down what it is asked for and fails at the call that it is told.
 class RecordingRuntime final : public MetalRuntime {
  public:
-  [[nodiscard]] std::string_view name() const noexcept override { return "emulated"; }
+  [[nodiscard]] std::string_view name() const noexcept override { return label; }
   [[nodiscard]] std::string device_name() const override { return "a recorder"; }
   [[nodiscard]] std::size_t largest_buffer_bytes() const noexcept override { return largest; }
   [[nodiscard]] std::shared_ptr<MetalBuffer> allocate(std::size_t bytes) override {
@@ -38,6 +38,7 @@ class RecordingRuntime final : public MetalRuntime {
     return std::make_unique<Commands>(*this, emulator_->begin());
   }
 
+  std::string_view label = "emulated";
   std::size_t largest = 1 << 20;
   int until_failure = 0;  ///< the failing call, counted from 1; 0 or less for none
   std::vector<std::string> calls;
@@ -109,6 +110,14 @@ TEST(Metal, SaysWhatItNeeds) {
     EXPECT_THAT([&] { (void)Metal::make(size, {.is_mutable = false, .dtype = dtypes::Bool, .empty = true}); },
                 ThrowsMessage<RuntimeError>(HasSubstr("Apple silicon")));
   detail::replace_metal_runtime(former);
+}
+
+TEST_F(MetalTest, TheRuntimeOfAProcessDoesNotChange) {
+  use_metal_runtime("emulated");
+  runtime_->label = "apple";
+  EXPECT_THAT([] { use_metal_runtime("emulated"); },
+              ThrowsMessage<RuntimeError>(HasSubstr("this process uses the runtime apple already")));
+  EXPECT_EQ(metal_runtime_info()->runtime, "apple");
 }
 
 TEST_F(MetalTest, AnOperationEncodesCommitsAndWaitsBeforeItReturns) {
