@@ -402,7 +402,9 @@ def test_the_emulator_is_never_chosen_silently():
     assert outcome("from orlop.carriers import metal; print(metal.runtime_info())", ORLOP_METAL_RUNTIME="") == "None"
     code = "import orlop; from orlop.carriers import metal; orlop.Metal(1); print(metal.runtime_info()['runtime'])"
     assert outcome(code, ORLOP_METAL_RUNTIME="emulated") == "emulated"
-    assert "emulated" in outcome(code, ORLOP_METAL_RUNTIME="emulator")  # names what is allowed
+    misspelled = outcome(code, ORLOP_METAL_RUNTIME="emulator")
+    assert misspelled.startswith("RuntimeError: [Metal] no Metal runtime is available: ORLOP_METAL_RUNTIME is emulator")
+    assert outcome("import orlop; print(orlop.CPU(1)[0])", ORLOP_METAL_RUNTIME="emulator") == "0.0"
     assert outcome(code, ORLOP_METAL_RUNTIME="").startswith("RuntimeError: [Metal] no Metal runtime is available")
 
 

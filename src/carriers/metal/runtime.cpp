@@ -29,26 +29,32 @@ Choice& choice() {
   return instance;
 }
 
-/// The runtime of this name, or null where it does not exist here.
-std::shared_ptr<MetalRuntime> find_runtime(std::string_view name) {
-  if (name == "emulated") return detail::emulated_metal_runtime();
-  if (name == "apple") return detail::apple_metal_runtime();
-  raise<ValueError>("Metal", "no runtime has the name ", name, "; \"apple\" and \"emulated\" do");
-}
-
-/// What the environment asks for, or else the system's device; null where there is none.
-std::shared_ptr<MetalRuntime> default_runtime() {
-  const char* name = std::getenv("ORLOP_METAL_RUNTIME");
-  return name != nullptr && *name != '\0' ? find_runtime(name) : detail::apple_metal_runtime();
-}
-
 constexpr std::string_view what_is_needed =
     "Metal needs macOS on Apple silicon (macOS 13 or newer); use CPU here, or, for tests, the emulator: "
     "orlop.carriers.metal.use_runtime(\"emulated\") or ORLOP_METAL_RUNTIME=emulated";
 
+bool is_runtime_name(std::string_view name) { return name == "emulated" || name == "apple"; }
+
+/// The runtime of this name, or null where it does not exist here.
+std::shared_ptr<MetalRuntime> find_runtime(std::string_view name) {
+  return name == "emulated" ? detail::emulated_metal_runtime() : detail::apple_metal_runtime();
+}
+
+/// What the environment asks for, or else the system's device; null where there is none.
+std::shared_ptr<MetalRuntime> default_runtime() {
+  const char* const wanted = std::getenv("ORLOP_METAL_RUNTIME");
+  const std::string_view name = wanted != nullptr && *wanted != '\0' ? wanted : "apple";
+  if (!is_runtime_name(name))
+    raise<RuntimeError>("Metal", "no Metal runtime is available: ORLOP_METAL_RUNTIME is ", name,
+                        "; it may be \"apple\" or \"emulated\"; ", what_is_needed);
+  return find_runtime(name);
+}
+
 }  // namespace
 
 void use_metal_runtime(std::string_view name) {
+  if (!is_runtime_name(name))
+    raise<ValueError>("Metal", "no runtime has the name ", name, "; \"apple\" and \"emulated\" do");
   std::shared_ptr<MetalRuntime> runtime = find_runtime(name);
   if (runtime == nullptr)
     raise<RuntimeError>("Metal", "there is no runtime ", name, " here; ", what_is_needed);

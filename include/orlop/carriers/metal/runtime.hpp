@@ -93,6 +93,7 @@ struct MetalRuntimeInfo {
 /// here, or another one is in use already.
 ORLOP_API void use_metal_runtime(std::string_view name);
 /// The runtime in use, or the one that the next Metal carrier would take; nothing where there is none.
+/// RuntimeError where ORLOP_METAL_RUNTIME names another than the two.
 [[nodiscard]] ORLOP_API std::optional<MetalRuntimeInfo> metal_runtime_info();
 
 namespace detail {
