@@ -471,6 +471,29 @@ def scan_of_int():
     return kernel
 
 
+def scan_of_products():
+    """The products of the first elements of each row, or of the last, with the element itself or without."""
+    rows, total = T.dynamic("rows"), T.dynamic("total")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((total,), FLOAT), out: T.Tensor((total,), FLOAT),
+        backward: T.int32, count: T.int32, exclusive: T.int32, rows: T.int32,
+    ):
+        with threads_for(rows) as block:
+            row = ordinal(block)
+            if row < rows:
+                product = T.alloc_local((2,), FLOAT)
+                product[0] = number(1)
+                for j in T.serial(count):
+                    at = row * count + where(backward != 0, count - 1 - j, j)
+                    product[1] = product[0] * a[at]
+                    out[at] = where(exclusive != 0, product[0], product[1])
+                    product[0] = product[1]
+
+    return kernel
+
+
 # Products of matrices: out[n, m] is the sum over k of a[n, k] b[m, k], first mode fastest, in tiles of threadgroup
 # memory. From k to k + 1 it is `pitch_a` and `pitch_b` slots. In the result, number n counts from `first`; `inner` of
 # them are neighbours, and the next begin `pitch_outer` further; from m to m + 1 it is `pitch_m`.
@@ -961,6 +984,7 @@ def reduction_kernels():
         yield f"{name}_float", row_position(FLOAT, is_greatest)
         yield f"{name}_int", row_position(INT, is_greatest)
     yield "cumsum_int", scan_of_int()
+    yield "scan_products", scan_of_products()
 
 
 def contraction_kernels():

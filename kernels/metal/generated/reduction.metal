@@ -448,3 +448,29 @@ struct cumsum_int_args_t {
     }
   }
 }
+
+struct scan_products_args_t {
+  int backward[2];
+  int count[2];
+  int exclusive[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void scan_products(  const device float* __restrict a [[ buffer(0) ]],
+  device float* __restrict out [[ buffer(1) ]],
+  constant scan_products_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float product[2];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    product[0] = 1.000000e+00f;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      product[1] = (product[0] * a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + select(((long)j), ((((long)arg.count[0]) - ((long)j)) - (long)1), (((long)arg.backward[0]) != (long)0)))]);
+      out[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + select(((long)j), ((((long)arg.count[0]) - ((long)j)) - (long)1), (((long)arg.backward[0]) != (long)0)))] = select(product[1], product[0], (arg.exclusive[0] != 0));
+      product[0] = product[1];
+    }
+  }
+}

@@ -41,6 +41,7 @@ std::string kernel_name(const OperationPlan& plan) {
   const StorageType last = plan.operands.back().convert_to.storage_type();
   if (std::ranges::find(orders, name) != std::end(orders)) return text("sort_keys_", letter(first));
   if (name == "conv_general") return "conv_general_patches";
+  if (plan.accumulation == Accumulation::SequentialBinary32Product && name == "_scan") return "scan_products";
   if (name == "select" || name == "gather" || name == "scatter")
     return text(name, '_', moved(plan.output.storage_type()));
   return text(name, '_', letter(last));
@@ -267,14 +268,18 @@ void put_back(Work& work, const MetalBinding& rows, const Fibres& fibres, Index 
   work.copy_strided("copy_int", rows, extents, strides, work.result());
 }
 
-void cumsum(const KernelCall& call) {
+void scan(const KernelCall& call) {
   Work work(call);
   const Fibres fibres = fibres_of(call);
   const Index rows = fibres.before * fibres.after;
   const MetalBinding sums = work.temporary(rows * fibres.count);
   work.run(kernel_name(call.plan),
            {{"a", work.elements(0, fibres.order.extents, fibres.order.strides)}, {"out", sums}},
-           {{"count", fibres.count}, {"rows", rows}}, rows);
+           {{"backward", call.parameters.is_backward ? 1 : 0},
+            {"count", fibres.count},
+            {"exclusive", call.parameters.is_exclusive ? 1 : 0},
+            {"rows", rows}},
+           rows);
   put_back(work, sums, fibres, fibres.count);
   work.finish();
 }
@@ -560,14 +565,15 @@ void run_or_refer(const KernelCall& call) {
 const KernelTable& metal_kernels() {
   static const std::vector<KernelEntry> elements = elementwise_entries(run_or_refer<elementwise>);
   static constexpr KernelEntry others[] = {
-      {"reduce_sum", run_or_refer<reduce>},     {"reduce_prod", run_or_refer<reduce>},
-      {"reduce_max", run_or_refer<reduce>},     {"reduce_min", run_or_refer<reduce>},
-      {"argmax", run_or_refer<reduce>},         {"argmin", run_or_refer<reduce>},
-      {"cumsum", run_or_refer<cumsum>},         {"matmul", run_or_refer<matmul>},
-      {"conv_general", run_or_refer<convolve>}, {"gather", run_or_refer<index>},
-      {"scatter", run_or_refer<index>},         {"scatter_add", run_or_refer<index>},
-      {"_sort_values", run_or_refer<order>},    {"_sort_indices", run_or_refer<order>},
-      {"_topk_values", run_or_refer<order>},    {"_topk_indices", run_or_refer<order>}};
+      {"reduce_sum", run_or_refer<reduce>},   {"reduce_prod", run_or_refer<reduce>},
+      {"reduce_max", run_or_refer<reduce>},   {"reduce_min", run_or_refer<reduce>},
+      {"argmax", run_or_refer<reduce>},       {"argmin", run_or_refer<reduce>},
+      {"cumsum", run_or_refer<scan>},         {"_scan", run_or_refer<scan>},
+      {"matmul", run_or_refer<matmul>},       {"conv_general", run_or_refer<convolve>},
+      {"gather", run_or_refer<index>},        {"scatter", run_or_refer<index>},
+      {"scatter_add", run_or_refer<index>},   {"_sort_values", run_or_refer<order>},
+      {"_sort_indices", run_or_refer<order>}, {"_topk_values", run_or_refer<order>},
+      {"_topk_indices", run_or_refer<order>}};
   static const KernelTable table{elements, others};
   return table;
 }
