@@ -123,6 +123,24 @@ MoveRoute dispatch_move(CarrierClass source_class, CarrierClass destination_clas
   return find_registered(source_class, destination_class);
 }
 
+namespace {
+
+/// X20: why a pair of which at least one class has a definition has no route.
+[[noreturn]] void refuse_pair(CarrierClass source_class, CarrierClass destination_class) {
+  const auto is_tiled = [](CarrierClass each) { return each.is_shipped() && each.is_defined(); };
+  std::string_view why =
+      "a class with a CarrierDefinition moves through a TransferRoute of its own, or one by one where both "
+      "storage providers allow elementwise_fallback";
+  if (is_tiled(source_class) || is_tiled(destination_class))
+    why = "tiled Tensors do not move; project() gathers tiles of one, scatter() makes one of them";
+  else if (!source_class.is_defined())
+    why = "nothing moves from a class without a CarrierDefinition to one that has one";
+  raise<NotImplementedError>("move", "there is no route for the pair ",
+                             pair_text(source_class, destination_class), ": ", why);
+}
+
+}  // namespace
+
 MoveRoute detail::find_move_route(CarrierClass source_class, CarrierClass destination_class) {
   observe(source_class, destination_class);
   const DefinedClass* source = definition_of(source_class);
@@ -131,16 +149,8 @@ MoveRoute detail::find_move_route(CarrierClass source_class, CarrierClass destin
   if (source != nullptr)
     if (MoveRoute route = source->route_to(destination_class); route.make) return route;
   if (source == nullptr || destination == nullptr || !source->copies_elementwise() ||
-      !destination->copies_elementwise()) {
-    const bool is_shipped = (source != nullptr && source_class.is_shipped()) ||
-                            (destination != nullptr && destination_class.is_shipped());
-    raise<NotImplementedError>(
-        "move", "there is no route for the pair ", pair_text(source_class, destination_class),
-        is_shipped
-            ? ": tiled Tensors do not move; project() gathers tiles of one, scatter() makes one of them"
-            : ": a class with a CarrierDefinition moves through a TransferRoute of its own, "
-              "or one by one where both storage providers allow elementwise_fallback");
-  }
+      !destination->copies_elementwise())
+    refuse_pair(source_class, destination_class);
   return elementwise_route();
 }
 

@@ -849,6 +849,22 @@ TEST(TileWork, EvictionsWaitUntilOthersLetGo) {
   EXPECT_EQ(carrier->tile_state(0).location, TileLocation::secondary);
 }
 
+TEST(TileWork, ATileInOnePieceOfAPrimarySeedIsReadThere) {
+  const Ref<TiledEvictable> columns =
+      TiledEvictable::make(counting<CPU>(), empty_file(), {.grid_shape = {1, 3}, .tile_shape = {4, 2}});
+  const TileWork::TileRef step{0, 2};
+  const auto enter = [&] {
+    TileWork work({{columns, std::nullopt}}, Purpose::operation);
+    work.enter_step({&step, 1}, {});
+    EXPECT_EQ(work.tile(step).at(0).to_binary32(), columns->get_value(16).to_binary32());
+    return work.tile(step);
+  };
+  EXPECT_EQ(enter().carrier(), columns->primary());
+  EXPECT_EQ(enter().offset(), 16);
+  columns->store(16, Scalar(-1.0F));
+  EXPECT_NE(enter().carrier(), columns->primary());  // it has storage of its own since
+}
+
 TEST(TileWork, OneCarrierAsBothOperandsIsOneCarrier) {
   const auto policy = std::make_shared<Planned>(ResidencyPlan{});
   const Ref<TiledEvictable> carrier =

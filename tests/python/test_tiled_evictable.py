@@ -482,6 +482,16 @@ def test_pinned_tiles_are_refused_to_others_but_readable():
     refuse(ValueError, "purpose", carrier._pin_tiles_for_work, NONE, "other")
 
 
+def test_what_a_plan_lets_go_has_gone_when_the_operation_that_held_it_ends():
+    policy = Recording()
+    carrier = grid(residency_policy=policy)
+    with carrier._pin_tiles_for_work(tiles((0, 0)), "operation"):
+        policy.answer = ResidencyPlan(evict=ALL)
+        orlop.relu(full(carrier))
+        assert carrier.primary_tiles == tiles((0, 0))
+    assert not carrier._pending_requests and carrier.primary_tiles == NONE
+
+
 def test_a_policy_is_a_protocol():
     assert isinstance(Recording(), ResidencyPolicy) and not isinstance(3, ResidencyPolicy)
     policy = Recording()

@@ -500,7 +500,7 @@ void ResidencyRequest::end(bool succeeded) noexcept {
     --tiles.requests_;
     residency_changed().notify_all();
   }
-  tiles.settle();
+  tiles.settle(false);
   const Ref<TiledEvictable> last = std::move(carrier_);
 }
 

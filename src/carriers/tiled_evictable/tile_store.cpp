@@ -26,6 +26,7 @@ TileStore::TileStore(TiledEvictable& carrier, const TileFlags& initial, bool evi
       tile_bytes_(carrier.grid().tile_size() * slot_bytes_),
       has_windows_(carrier.secondary()->carrier_class().is_shipped()),
       evicts_to_seed_(evicts_to_seed),
+      reads_seed_(grid().run() == grid().tile_size() && host_slots(*carrier.primary()) != nullptr),
       table_(carrier.grid().tile_count(), initial) {
   if (carrier.primary_budget_bytes()) capacity_ = *carrier.primary_budget_bytes() / tile_bytes_;
   if (initial.location == TileLocation::invalid) invalid_count_ = table_.count();
@@ -265,14 +266,18 @@ void TileStore::give_turn(const void* holder) noexcept {
   residency_changed().notify_all();
 }
 
-Ref<Carrier> TileStore::child(Index tile) const {
+Tensor TileStore::tile(Index tile) const {
   Storage storage;
+  bool on_seed = false;
   {
     const std::lock_guard lock(residency_mutex());
     storage = table_[tile].primary;
+    on_seed = table_[tile].on_primary_seed;
   }
-  if (!storage) raise<RuntimeError>(what, "a tile is used that is not part of the current step");
-  return storage->ref();
+  if (storage) return Tensor::trusted(storage->ref(), 0, grid().tile_layout());
+  if (!on_seed || !reads_seed_)
+    raise<RuntimeError>(what, "a tile is used that is not part of the current step");
+  return Tensor::trusted(carrier_.primary(), grid().first_slot(tile), grid().tile_layout());
 }
 
 void TileStore::let_leave(const std::vector<Index>& tiles) {
@@ -303,9 +308,10 @@ Ref<ResidencyRequest> TileStore::evict_deferred() {
   return evict(ready, nullptr);
 }
 
-void TileStore::settle() noexcept {
+void TileStore::settle(bool waits) noexcept {
   try {
-    static_cast<void>(evict_deferred());
+    const Ref<ResidencyRequest> request = evict_deferred();
+    if (request && waits) request->wait();
   } catch (...) {
     log(LogChannel::residency, what, ": tiles that a policy wanted evicted stay primary");
   }

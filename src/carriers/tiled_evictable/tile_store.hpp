@@ -96,12 +96,17 @@ class TileStore {
   /// Without the lock: waits for the turn. RuntimeError for who holds it already.
   void take_turn(const void* holder);
   void give_turn(const void* holder) noexcept;
-  /// Without the lock: evicts what plans wanted to leave and could not before.
-  void settle() noexcept;
+  /// Without the lock: evicts what plans wanted to leave and could not before. `waits`: to the end, so that
+  /// who comes next finds nothing pending; not for a thread of the pool.
+  void settle(bool waits) noexcept;
   /// Without the lock: these leave primary, now or as soon as nobody else has anything to do with them.
   void let_leave(const std::vector<Index>& tiles);
-  /// Without the lock: the storage of a primary tile that is held and not in the seed.
-  [[nodiscard]] Ref<Carrier> child(Index tile) const;
+  /// Without the lock: what tile() needs of a primary tile that is held.
+  void make_readable(Index tile) {
+    if (!reads_seed_) materialize(tile);
+  }
+  /// Without the lock: a tile that was made readable, in its dense layout.
+  [[nodiscard]] Tensor tile(Index tile) const;
 
   /// Tiles that the budget admits; nothing: any number.
   [[nodiscard]] std::optional<Index> capacity() const noexcept { return capacity_; }
@@ -177,6 +182,7 @@ class TileStore {
   const Index tile_bytes_;
   const bool has_windows_;     // the secondary class is shipped
   const bool evicts_to_seed_;  // in slot order, where the seed's values lie
+  const bool reads_seed_;      // of the primary, in which a tile's slots lie side by side
   std::optional<Index> capacity_;
 
   // Guarded by residency_mutex().

@@ -73,6 +73,7 @@ struct TileWork::State {
   std::exception_ptr end() noexcept;
   void await_all() noexcept;
 
+  const bool takes_turns;
   std::vector<Carried> carried;
   std::vector<std::size_t> carried_of;  // by source
   std::vector<Use> held;                // this step and the one looked at ahead, sorted
@@ -82,7 +83,8 @@ struct TileWork::State {
   bool is_ended = false;
 };
 
-TileWork::State::State(std::vector<Source> given, Purpose purpose) {
+TileWork::State::State(std::vector<Source> given, Purpose purpose)
+    : takes_turns(purpose == Purpose::operation || purpose == Purpose::backward) {
   for (Source& source : given) add(std::move(source));
   for (Carried& each : carried) {
     each.carrier->require_live();
@@ -92,7 +94,7 @@ TileWork::State::State(std::vector<Source> given, Purpose purpose) {
   for (Carried& each : carried) in_order.push_back(&each);
   std::ranges::sort(in_order, {}, [](const Carried* each) { return each->carrier->serial(); });
   try {
-    if (purpose == Purpose::operation || purpose == Purpose::backward)
+    if (takes_turns)
       for (Carried* each : in_order)
         if (each->store().capacity()) {
           each->store().take_turn(this);
@@ -227,7 +229,7 @@ void TileWork::State::enter(std::span<const TileRef> tiles, std::span<const Tile
   submit(missing, false);
   if (!ahead.empty() && fits(step, ahead)) look_ahead(ahead);
   await(step);
-  for (const Use& use : step) carried[use.first].store().materialize(use.second);
+  for (const Use& use : step) carried[use.first].store().make_readable(use.second);
 }
 
 /// A tile that is needed again may be on its way out, for one that was looked at ahead.
@@ -339,8 +341,8 @@ std::exception_ptr TileWork::State::end() noexcept {
     } catch (...) {
       if (!failure) failure = std::current_exception();
     }
+    each.store().settle(takes_turns);
     if (each.has_turn) each.store().give_turn(this);
-    each.store().settle();
   }
   return failure;
 }
@@ -359,7 +361,7 @@ void TileWork::enter_step(std::span<const TileRef> tiles, std::span<const TileRe
 
 Tensor TileWork::tile(TileRef ref) const {
   const TiledEvictable& carrier = *state_->carried[state_->carried_of[ref.source]].carrier;
-  return Tensor::trusted(carrier.tile_store().child(ref.tile), 0, carrier.grid().tile_layout());
+  return carrier.tile_store().tile(ref.tile);
 }
 
 namespace {
