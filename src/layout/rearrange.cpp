@@ -17,7 +17,7 @@ class Extraction {
 
  private:
   void level(const Layout& layout, detail::NestCursor& tree, std::size_t items) {
-    if (layout.rank() != items) raise_mismatch();
+    if (layout.rank() != items) raise_mismatch(layout, items);
     for (std::size_t i = 0; i < items; ++i) {
       if (tree.at_leaf()) {
         tree.take_leaf();
@@ -26,14 +26,15 @@ class Extraction {
       }
       const std::size_t modes[] = {i};
       const Layout mode = layout.select(modes);
-      if (mode.is_leaf()) raise_mismatch();
-      level(layout.mode(i), tree, tree.open());
+      const std::size_t parts = tree.open();
+      if (mode.is_leaf()) raise_mismatch(mode, parts);
+      level(layout.mode(i), tree, parts);
     }
   }
 
-  [[noreturn]] static void raise_mismatch() {
-    raise<ValueError>("Layout", "layout and tree profile do not match",
-                      ": every tree needs as many items as its mode has modes; a leaf stands for any mode");
+  [[noreturn]] static void raise_mismatch(const Layout& layout, std::size_t items) {
+    raise<ValueError>("Layout", "layout and tree profile do not match: ", items, " named for the modes of ",
+                      layout.shape(), "; name every mode once, a nested one whole or in parentheses");
   }
 
   std::vector<Layout>& out_;

@@ -21,8 +21,8 @@ void require_differentiable(const Tensor& tensor, std::string_view what) {
                         tensor.dtype().name());
 }
 
-Operation* node_of(const Tensor& tensor) noexcept {
-  return static_cast<Operation*>(tensor.object()->autograd_node.get());
+Operation* node_of(const Tensor& tensor) {
+  return static_cast<Operation*>(tensor.require_object().autograd_node.get());
 }
 
 }  // namespace
@@ -31,22 +31,22 @@ Ref<Operation> autograd_node(const Tensor& tensor) { return Ref<Operation>(node_
 
 void set_autograd_node(const Tensor& tensor, Ref<Operation> node) {
   if (node) require_differentiable(tensor, "autograd_ctx");
-  release_iteratively(std::exchange(tensor.object()->autograd_node, Ref<Object>(std::move(node))));
+  release_iteratively(std::exchange(tensor.require_object().autograd_node, Ref<Object>(std::move(node))));
 }
 
 Tensor gradient_of(const Tensor& tensor) {
   require_differentiable(tensor, "grad");
-  return tensor.object()->gradient;
+  return tensor.require_object().gradient;
 }
 
 void set_gradient(const Tensor& tensor, Tensor gradient) {
   if (gradient) require_differentiable(tensor, "grad");
-  tensor.object()->gradient = std::move(gradient);
+  tensor.require_object().gradient = std::move(gradient);
 }
 
 void retain_grad(const Tensor& tensor, bool retain) {
   require_differentiable(tensor, "retain_grad");
-  tensor.object()->retains_gradient = retain;
+  tensor.require_object().retains_gradient = retain;
 }
 
 void check_cotangent(const Tensor& target, const Tensor& cotangent) {

@@ -26,10 +26,10 @@ std::vector<VersionToken::Entry> VersionToken::entries() const {
 
 void validate_placement(const Carrier& carrier, Index offset, const Layout& layout) {
   if (offset < 0) raise<ValueError>("Tensor", "Tensor offset must be non-negative: got ", offset);
-  const Index end = checked_add(offset, layout.cosize(), "Tensor");
-  if (end > carrier.size())
+  const Index slots = carrier.size();
+  if (layout.cosize() > slots - offset)
     raise<ValueError>("Tensor", "Tensor storage exceeds carrier size: offset ", offset, " plus span ",
-                      layout.cosize(), " needs ", end, " slots; the carrier has ", carrier.size());
+                      layout.cosize(), "; the carrier has ", slots, " slots");
 }
 
 namespace {
@@ -161,7 +161,7 @@ Tensor Tensor::from_representation(TensorRepresentation representation) {
 }
 
 TensorRepresentation Tensor::representation() const {
-  const TensorObject& object = *object_;
+  const TensorObject& object = require_object();
   TensorRepresentation result{object.dtype_, {}, {}};
   result.subtensors.push_back({&object.carrier_->dtype(), object.carrier_, object.offset_, object.layout_});
   if (object.deeper_) {
@@ -172,8 +172,14 @@ TensorRepresentation Tensor::representation() const {
   return result;
 }
 
+void Tensor::raise_null() {
+  raise<TypeError>("Tensor",
+                   "a Tensor is needed: got a null handle; one that was default-constructed or "
+                   "moved from, and a gradient that is missing, hold none");
+}
+
 VersionToken Tensor::version_token() const {
-  const TensorObject& object = *object_;
+  const TensorObject& object = require_object();
   VersionToken token({object.carrier_.get(), object.carrier_->version()});
   if (object.deeper_)
     for (const Subtensor& plane : object.deeper_->subtensors)

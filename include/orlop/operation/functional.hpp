@@ -2,6 +2,7 @@
 // domain, value and gradient.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -143,5 +144,35 @@ ORLOP_API Tensor argmin(const Tensor& tensor, std::string_view description);
 /// The contraction that the command describes: `einsum(a, b, "i k, j k -> i j")`. ValueError where a shared
 /// dimension has two sizes.
 ORLOP_API Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description);
+
+// Operators (M405): `1 - x * y`. One side may be a number. `==` asks for identity; elementwise it is eq.
+
+namespace detail {
+template <class L, class R>
+concept TensorOperands = (std::same_as<L, Tensor> || std::same_as<R, Tensor>) &&
+                         std::convertible_to<L, Argument> && std::convertible_to<R, Argument>;
+}  // namespace detail
+
+template <class L, class R>
+  requires detail::TensorOperands<L, R>
+[[nodiscard]] Tensor operator+(const L& lhs, const R& rhs) {
+  return add(lhs, rhs);
+}
+template <class L, class R>
+  requires detail::TensorOperands<L, R>
+[[nodiscard]] Tensor operator-(const L& lhs, const R& rhs) {
+  return sub(lhs, rhs);
+}
+template <class L, class R>
+  requires detail::TensorOperands<L, R>
+[[nodiscard]] Tensor operator*(const L& lhs, const R& rhs) {
+  return mul(lhs, rhs);
+}
+template <class L, class R>
+  requires detail::TensorOperands<L, R>
+[[nodiscard]] Tensor operator/(const L& lhs, const R& rhs) {
+  return div(lhs, rhs);
+}
+[[nodiscard]] inline Tensor operator-(const Tensor& tensor) { return neg(tensor); }
 
 }  // namespace orlop::inline v0

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,10 @@ class ORLOP_API Argument {
  public:
   Argument(Tensor tensor) : value_(std::move(tensor)) {}
   Argument(Scalar scalar) : value_(scalar) {}
+  /// A real number: `mul(tensor, 2.0)`.
+  template <class T>
+    requires(std::is_arithmetic_v<T> && std::is_constructible_v<Scalar, T>)
+  Argument(T number) : value_(Scalar(number)) {}
   /// `type_name` is what messages call a value of this type.
   template <class T>
   [[nodiscard]] static Argument of(T value, std::string type_name = "another value") {

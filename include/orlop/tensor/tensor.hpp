@@ -38,7 +38,7 @@ class ORLOP_API VersionToken {
 /// Handle of a tensor. Copying shares the tensor: the copy *is* the same tensor, with the same identity.
 class ORLOP_API Tensor {
  public:
-  /// The null handle; every other member needs a tensor.
+  /// The null handle. Whatever needs a tensor refuses it with a TypeError.
   Tensor() noexcept = default;
   /// Places `layout` on `carrier` from slot `offset` (M401).
   Tensor(Ref<Carrier> carrier, Index offset, Layout layout);
@@ -50,22 +50,22 @@ class ORLOP_API Tensor {
   [[nodiscard]] static Tensor trusted(Ref<Carrier> carrier, Index offset, Layout layout);
 
   // Placement of plane 0.
-  [[nodiscard]] const Ref<Carrier>& carrier() const noexcept;
-  [[nodiscard]] Index offset() const noexcept;
-  [[nodiscard]] const Layout& layout() const noexcept;
-  [[nodiscard]] std::int64_t version() const noexcept { return carrier()->version(); }
+  [[nodiscard]] const Ref<Carrier>& carrier() const;
+  [[nodiscard]] Index offset() const;
+  [[nodiscard]] const Layout& layout() const;
+  [[nodiscard]] std::int64_t version() const { return carrier()->version(); }
   [[nodiscard]] CarrierClass carrier_type() const { return carrier()->carrier_class(); }
 
   /// The logical dtype; for a compound tensor not that of any one plane.
-  [[nodiscard]] const DType& dtype() const noexcept;
+  [[nodiscard]] const DType& dtype() const;
   /// Number of logical elements.
   [[nodiscard]] Index size() const { return layout().size(); }
-  [[nodiscard]] bool is_single_subtensor() const noexcept;
+  [[nodiscard]] bool is_single_subtensor() const;
   /// NotImplementedError ‹Multi-subtensor Tensor reason› for a compound tensor (M409).
   void require_single_subtensor(std::string_view reason) const;
   [[nodiscard]] bool is_mutable() const;
   /// Logical dtype Float32 or Floating (P81).
-  [[nodiscard]] bool is_differentiable() const noexcept;
+  [[nodiscard]] bool is_differentiable() const;
   [[nodiscard]] TensorRepresentation representation() const;
   [[nodiscard]] VersionToken version_token() const;
 
@@ -78,13 +78,22 @@ class ORLOP_API Tensor {
 
   /// Gives the reference to the caller and leaves the null handle.
   [[nodiscard]] Ref<TensorObject> detach() noexcept { return std::move(object_); }
+  /// Null for the null handle.
   [[nodiscard]] TensorObject* object() const noexcept { return object_.get(); }
+  /// The object; TypeError for the null handle.
+  [[nodiscard]] TensorObject& require_object() const {
+    if (!object_) [[unlikely]]
+      raise_null();
+    return *object_;
+  }
   [[nodiscard]] const Ref<TensorObject>& ref() const noexcept { return object_; }
   explicit operator bool() const noexcept { return static_cast<bool>(object_); }
   /// Identity.
   friend bool operator==(const Tensor& a, const Tensor& b) noexcept { return a.object_ == b.object_; }
 
  private:
+  [[noreturn]] static void raise_null();
+
   Ref<TensorObject> object_;
 };
 
@@ -122,12 +131,12 @@ class ORLOP_API TensorObject : public Object {
   std::unique_ptr<Deeper> deeper_;
 };
 
-inline const Ref<Carrier>& Tensor::carrier() const noexcept { return object_->carrier_; }
-inline Index Tensor::offset() const noexcept { return object_->offset_; }
-inline const Layout& Tensor::layout() const noexcept { return object_->layout_; }
-inline const DType& Tensor::dtype() const noexcept { return *object_->dtype_; }
-inline bool Tensor::is_single_subtensor() const noexcept { return object_->deeper_ == nullptr; }
-inline bool Tensor::is_differentiable() const noexcept {
+inline const Ref<Carrier>& Tensor::carrier() const { return require_object().carrier_; }
+inline Index Tensor::offset() const { return require_object().offset_; }
+inline const Layout& Tensor::layout() const { return require_object().layout_; }
+inline const DType& Tensor::dtype() const { return *require_object().dtype_; }
+inline bool Tensor::is_single_subtensor() const { return require_object().deeper_ == nullptr; }
+inline bool Tensor::is_differentiable() const {
   return &dtype() == &dtypes::Float32 || &dtype() == &dtypes::Floating;
 }
 

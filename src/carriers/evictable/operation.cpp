@@ -10,9 +10,7 @@ namespace orlop::inline v0 {
 
 namespace {
 
-Evictable* hierarchy_of(const Tensor& tensor) noexcept {
-  return dynamic_cast<Evictable*>(tensor.carrier().get());
-}
+Evictable* hierarchy_of(const Tensor& tensor) { return dynamic_cast<Evictable*>(tensor.carrier().get()); }
 
 Tensor on_primary(const Tensor& tensor) {
   return Tensor::trusted(hierarchy_of(tensor)->primary(), tensor.offset(), tensor.layout());

@@ -20,7 +20,7 @@ namespace orlop::inline v0 {
 [[nodiscard]] const InvocationExecutor& direct_executor();
 
 /// The carrier of a tiled Tensor, or null.
-[[nodiscard]] inline TiledEvictable* tiled_carrier(const Tensor& tensor) noexcept {
+[[nodiscard]] inline TiledEvictable* tiled_carrier(const Tensor& tensor) {
   return dynamic_cast<TiledEvictable*>(tensor.carrier().get());
 }
 
