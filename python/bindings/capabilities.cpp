@@ -201,21 +201,21 @@ void bind_carrier_queries() {
       [](const Carrier& self, nb::handle plan) {
         return self.supports_operation_plan(to_plan(plan, "supports_operation_plan"));
       },
-      "plan"_a, "Whether this carrier advertises the plan (P27).");
+      "plan"_a.none(), "Whether this carrier advertises the plan (P27).");
   define(
       carrier, "unsupported_plan_reason",
       [](const Carrier& self, nb::handle plan) {
         const OperationPlan& wanted = to_plan(plan, "unsupported_plan_reason");
         return reason_or_none(self.carrier_class().name(), orlop::detail::capabilities_of(self), wanted);
       },
-      "plan"_a, "None where the plan is supported, otherwise why not (P28).");
+      "plan"_a.none(), "None where the plan is supported, otherwise why not (P28).");
   define(
       carrier, "require_operation_plan",
       [](const Carrier& self, nb::handle plan) {
         const OperationPlan& wanted = to_plan(plan, "require_operation_plan");
         return require_entry(class_of(self), orlop::detail::capabilities_of(self), wanted);
       },
-      "plan"_a, "The stored entry that matches the plan, or UnsupportedOperationPlan (P27).");
+      "plan"_a.none(), "The stored entry that matches the plan, or UnsupportedOperationPlan (P27).");
 }
 
 // Opens the protected member to the binding.

@@ -388,6 +388,14 @@ bool supports_storage_dtype(Carrier& self, nb::handle dtype) {
   return self.supports_storage_dtype(to_dtype(dtype, self.carrier_class().name()));
 }
 
+/// No value is read, and no hook of a class written in Python runs.
+std::string represent(const Carrier& self) {
+  const std::string facts =
+      is_python(self) ? "" : text("size=", self.size(), ", dtype=", self.dtype().name(), ", ");
+  return text(self.carrier_class().name(), "(", facts, "residency=", residency_word(self),
+              ", version=", self.version(), ")");
+}
+
 Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ",
@@ -410,6 +418,10 @@ void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::
   if (auto* own = dynamic_cast<OwnFactories*>(&self))
     return own->own_scatter(source, destination, nb::cast<Layout>(mapping), start);
   self.scatter(source, destination, nb::cast<Layout>(mapping), start);
+}
+
+std::string_view residency_word(const Carrier& carrier) {
+  return carrier.is_released() ? "released" : carrier.residency();
 }
 
 nb::object carrier_item(Carrier& carrier, Index slot) {
@@ -453,15 +465,16 @@ void bind_carrier(nb::module_& module) {
             return from_dtype(self.dtype());
           },
           "The dtype of every slot; also after release.")
-      .def("get_value", &base_get_value, "index"_a, "The value of one slot.")
-      .def("set_value", &base_set_value, "index"_a, "value"_a, "Writes one slot; the version advances once.")
-      .def("new_like", &base_new_like, "values"_a, nb::kw_only(), "mutable"_a = true, "dtype"_a = nb::none(),
-           "Fresh storage of the same kind holding `values`.")
-      .def("allocate_like", &base_allocate_like, "size"_a, nb::kw_only(), "mutable"_a = true,
+      .def("get_value", &base_get_value, "index"_a.none(), "The value of one slot.")
+      .def("set_value", &base_set_value, "index"_a.none(), "value"_a.none(),
+           "Writes one slot; the version advances once.")
+      .def("new_like", &base_new_like, "values"_a.none(), nb::kw_only(), "mutable"_a = true,
+           "dtype"_a = nb::none(), "Fresh storage of the same kind holding `values`.")
+      .def("allocate_like", &base_allocate_like, "size"_a.none(), nb::kw_only(), "mutable"_a = true,
            "dtype"_a = nb::none(), "empty"_a = false,
            "Fresh storage of the same kind with `size` slots, zero unless `empty`.")
-      .def("scatter", &base_scatter, "to_scatter"_a, "scatter_onto"_a, "mapping"_a, "mapping_offset"_a = 0,
-           "Writes the logical values of a Tensor through a mapping.")
+      .def("scatter", &base_scatter, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(),
+           "mapping_offset"_a = 0, "Writes the logical values of a Tensor through a mapping.")
       .def("dlpack_info", &base_dlpack_info, "pointer, device_type and device_id, or BufferError.")
       .def(
           "_is_mutable", [](Carrier&) { return false; }, "Hook: whether the storage permits writes.")
@@ -487,22 +500,24 @@ void bind_carrier(nb::module_& module) {
           "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.")
       .def(
           "__getitem__",
-          [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); }, "index"_a)
+          [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); },
+          "index"_a.none())
       .def(
           "__setitem__",
           [](Carrier& self, nb::handle index, nb::handle value) {
             set_carrier_item(self, to_slot(self, index), value);
           },
-          "index"_a, "value"_a)
+          "index"_a.none(), "value"_a.none())
       .def("is_mutable", &Carrier::is_mutable, "Whether public interfaces may write now.")
       .def("is_owned", &Carrier::is_owned, "Whether another carrier owns this one exclusively.")
       .def("is_released", &Carrier::is_released, "Whether the storage is gone for good.")
       .def("release", &Carrier::release, "Gives the storage up for good; idempotent.")
+      .def("__repr__", &represent)
       .def_prop_ro("version", &Carrier::version, "Advances with every successful mutation.")
       .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
-      .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a,
+      .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a.none(),
            "Structural support; allocates nothing.")
-      .def("dispatch_op", &dispatch_op, "operation_name"_a,
+      .def("dispatch_op", &dispatch_op, "operation_name"_a.none(),
            "A fresh operation bound to the name and this exact class.")
       .def("_claim_ownership", &Carrier::claim_ownership)
       .def("_relinquish_ownership", &Carrier::relinquish_ownership, "token"_a)

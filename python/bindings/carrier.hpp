@@ -47,6 +47,9 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
 
 /// Fresh storage of the prototype's kind holding `values`: what `new_like` and the constructors over values
 /// do.
+/// Where the values are, or that they are gone, for representations.
+std::string_view residency_word(const Carrier& carrier);
+
 Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype);
 
 /// `carrier[slot]` and `carrier[slot] = value` with the checks of S104.

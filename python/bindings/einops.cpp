@@ -12,7 +12,8 @@ namespace orlop::bindings {
 
 std::string to_command(nb::handle value, std::string_view name) {
   if (!PyUnicode_Check(value.ptr()))
-    raise<TypeError>("command", name, " must be a str: got ", python_type_name(value));
+    raise<TypeError>("command", name, " must be a str: got ", python_type_name(value),
+                     "; it follows the Tensors and names their modes, as in \"row column -> row\"");
   const Py_ssize_t length = PyUnicode_GET_LENGTH(value.ptr());
   std::string characters;
   characters.reserve(static_cast<std::size_t>(length));

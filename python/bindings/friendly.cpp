@@ -18,7 +18,8 @@ SmallVector<Index, 8> to_extents(const nb::args& args) {
   SmallVector<Index, 8> extents;
   for (nb::handle extent : args) {
     if (PyBool_Check(extent.ptr()) || PyIndex_Check(extent.ptr()) == 0)
-      raise<ValueError>("friendly", "extents must be positive integers: got ", python_type_name(extent));
+      raise<ValueError>("friendly", "extents must be positive integers: got ", python_type_name(extent),
+                        "; give one argument for each mode, as in zeros(2, 3)");
     extents.push_back(to_index(extent, "friendly", "an extent"));
   }
   return extents;
@@ -55,6 +56,17 @@ class NestedValues {
 
  private:
   static bool is_level(nb::handle value) { return PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()); }
+  /// The type, and of an array what its elements are.
+  static std::string description(nb::handle values) {
+    const std::string type = python_type_name(values);
+    if (is_level(values)) return text("an empty ", type);
+    if (!nb::hasattr(values, "dtype") || !nb::hasattr(values, "astype")) return type;
+    const auto dtype = to_text(nb::str(nb::object(values.attr("dtype"))));
+    const bool is_alone = dtype == "float32" || dtype == "int32" || dtype == "bool";
+    return text(
+        type, " of ", dtype,
+        is_alone ? " and no mode; put it in a list" : "; convert it first, as in values.astype(\"float32\")");
+  }
   // The entries of the list itself, whatever a subclass says of them.
   static Py_ssize_t length(nb::handle level) {
     return PyList_Check(level.ptr()) ? PyList_GET_SIZE(level.ptr()) : PyTuple_GET_SIZE(level.ptr());
@@ -73,7 +85,7 @@ class NestedValues {
       raise<ValueError>("friendly",
                         "values must be a non-empty list or tuple, or a native float32, int32 or bool "
                         "buffer: got ",
-                        python_type_name(values));
+                        description(values));
     for (nb::handle level = values; is_level(level);) {
       const Py_ssize_t extent = length(level);
       if (extent == 0) raise<ValueError>("friendly", "values must not have empty levels");

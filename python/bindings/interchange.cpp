@@ -387,6 +387,7 @@ nb::object to_array(TensorObject& self, nb::handle dtype, nb::handle copy) {
 PyType_Slot* tensor_slots() {
   static PyType_Slot slots[] = {collector_slots[0],
                                 collector_slots[1],
+                                {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
                                 {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                                 {0, nullptr}};
@@ -404,11 +405,11 @@ void bind_tensor_exchange(nb::class_<TensorObject>& tensor) {
 }
 
 void bind_interchange(nb::module_& module) {
-  module.def("from_dlpack", &import_dlpack, nb::arg(), nb::kw_only(), "device"_a = nb::none(),
+  module.def("from_dlpack", &import_dlpack, nb::arg().none(), nb::kw_only(), "device"_a = nb::none(),
              "copy"_a = nb::none(),
              "A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.\n\n"
              "float32, int32 and bool elements in host memory; mutable unless the array is read-only.");
-  module.def("from_buffer", &import_buffer, nb::arg(), nb::kw_only(), "copy"_a = nb::none(),
+  module.def("from_buffer", &import_buffer, nb::arg().none(), nb::kw_only(), "copy"_a = nb::none(),
              "A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.\n\n"
              "Native float32, int32 and bool items; mutable unless the buffer is read-only.");
 }

@@ -38,7 +38,7 @@ template <class T, class Class>
 void bind_value(Class& cls) {
   cls.def("__len__", [](const T& self) { return self.rank(); })
       .def(
-          "__getitem__", [](const T& self, nb::handle key) { return get_item(self, key); }, "key"_a)
+          "__getitem__", [](const T& self, nb::handle key) { return get_item(self, key); }, "key"_a.none())
       .def(
           "__eq__",
           [](const T& self, nb::handle other) {
@@ -132,9 +132,9 @@ void bind_shape(nb::module_& module) {
       "    (1, (2, 2))\n");
   bind_nest(shape, "Shape");
   shape.def_prop_ro("size", exact_size, "The product of all extents, exactly; 1 for rank zero.")
-      .def("decode", decode, "ordinal"_a,
+      .def("decode", decode, "ordinal"_a.none(),
            "The coordinate of an ordinal, as nested tuples. TypeError, ValueError.")
-      .def("encode", encode, "coordinate"_a,
+      .def("encode", encode, "coordinate"_a.none(),
            "The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for "
            "any nested "
            "mode or the whole. TypeError, ValueError.");

@@ -182,7 +182,7 @@ void bind_operation(nb::module_& module) {
             if (is_python(self)) return gradients_tuple(self.Operation::backward(Tensor()));
             return gradients_tuple(self.backward(to_tensor(gradient, call_name(self), "gradient")));
           },
-          "gradient"_a, "One Tensor or None per saved input.")
+          "gradient"_a.none(), "One Tensor or None per saved input.")
       .def_prop_ro("ctx", &context, "The instance's own dict.")
       .def("store_inputs", &store_inputs, "inputs"_a,
            "Keeps the Tensors among the arguments with fresh version tokens.")
@@ -226,7 +226,7 @@ void bind_operation(nb::module_& module) {
           raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
         return table_operation(to_text(name));
       },
-      "name"_a, "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
+      "name"_a.none(), "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
 }
 
 }  // namespace orlop::bindings

@@ -12,7 +12,7 @@ void bind_parallel(nb::module_& module) {
   module.def(
       "set_thread_count",
       [](nb::handle count) { set_thread_count(to_index<ValueError>(count, "set_thread_count", "count")); },
-      "count"_a,
+      "count"_a.none(),
       "Applies to the operations that begin later, on every thread. A `count` outside 1 to 1024 is a\n"
       "ValueError.");
 }

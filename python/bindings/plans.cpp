@@ -92,7 +92,7 @@ nb::class_<Operand> bind_operand(nb::module_& module, const char* name, const ch
             std::construct_at(self, checked, to_descriptor_or_null(dtype, name, "dtype"),
                               to_descriptor(convert_to, name, "convert_to"));
           },
-          "role"_a, "dtype"_a.none(), "convert_to"_a)
+          "role"_a.none(), "dtype"_a.none(), "convert_to"_a.none())
       .def_prop_ro("role", [](const Operand& self) { return member(self.role); })
       .def_prop_ro("dtype", [](const Operand& self) { return from_descriptor(self.dtype); })
       .def_prop_ro("convert_to", [](const Operand& self) { return from_dtype(self.convert_to); });
@@ -132,8 +132,8 @@ nb::class_<Record> bind_shape(nb::module_& module, const char* name, const char*
             std::construct_at(self, std::move(operation_name), std::move(shapes), arithmetic, combination,
                               accumulator, to_descriptor(output, name, "output"));
           },
-          "operation"_a, "operands"_a, "compute"_a, "accumulation"_a.none(), "accumulator_dtype"_a.none(),
-          "output"_a)
+          "operation"_a.none(), "operands"_a.none(), "compute"_a.none(), "accumulation"_a.none(),
+          "accumulator_dtype"_a.none(), "output"_a.none())
       .def_prop_ro("operation", [](const Record& self) { return self.operation; })
       .def_prop_ro("operands",
                    [](const Record& self) {
@@ -173,7 +173,7 @@ void bind_options(nb::module_& module) {
             else
               std::construct_at(self, std::move(operation_name), nullptr);  // refuses the name
           },
-          "operation"_a, "accumulator_dtype"_a = nb::none())
+          "operation"_a.none(), "accumulator_dtype"_a = nb::none())
       .def_prop_ro("operation", &OperationExecutionOptions::operation)
       .def_prop_ro("accumulator_dtype", [](const OperationExecutionOptions& self) {
         return from_descriptor(self.accumulator_dtype());
@@ -249,7 +249,7 @@ nb::list specification_fields() {
 
 void bind_resolution(nb::module_& module) {
   module.def(
-      "resolve_operation_plan", resolve, "operation"_a, "operands"_a, nb::kw_only(),
+      "resolve_operation_plan", resolve, "operation"_a.none(), "operands"_a, nb::kw_only(),
       "accumulator_dtype"_a = nb::none(), "options"_a = nb::none(),
       "The plan of an operation for its operands (P6); reads no element.\n\n"
       "A tensor operand is given as its storage dtype, a weak scalar as its value:\n"
@@ -267,7 +267,7 @@ void bind_resolution(nb::module_& module) {
         for (std::size_t i = 1; i < made.size(); ++i) variants.append(nb::cast(made[i]));
         return nb::tuple(variants);
       },
-      "plan"_a,
+      "plan"_a.none(),
       "The plan, then its variants for the other accumulators where its operation has them (P12).\n"
       "Errors: TypeError where `plan` is no OperationPlan.");
   module.def("operation_specification_fields", specification_fields);
@@ -336,14 +336,14 @@ void bind_plans(nb::module_& parent) {
           [](nb::handle plan) {
             return OperationCapability::from_plan(to_plan(plan, "OperationCapability.from_plan"));
           },
-          "plan"_a,
+          "plan"_a.none(),
           "The capability with every field of `plan`. Errors: TypeError where it is no OperationPlan.")
       .def(
           "matches",
           [](const OperationCapability& self, nb::handle plan) {
             return self.matches(to_plan(plan, "OperationCapability.matches"));
           },
-          "plan"_a,
+          "plan"_a.none(),
           "Whether every field agrees with `plan`, dtypes by identity (P21). Errors: TypeError where it is "
           "no "
           "OperationPlan.");

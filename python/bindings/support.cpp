@@ -83,7 +83,13 @@ std::string to_text(nb::handle value) {
   return {words, static_cast<std::size_t>(bytes)};
 }
 
-std::string python_type_name(nb::handle value) { return to_text(nb::handle(value.type()).attr("__name__")); }
+std::string python_type_name(nb::handle value) {
+  const nb::handle type = value.type();
+  const auto name = to_text(type.attr("__name__"));
+  // NumPy's bool is none: without its module a message would ask for what it says it got.
+  return name == "bool" && !PyBool_Check(value.ptr()) ? text(to_text(type.attr("__module__")), ".", name)
+                                                      : name;
+}
 
 nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name) {
   nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));

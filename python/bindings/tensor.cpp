@@ -72,7 +72,8 @@ Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); 
 void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb::handle offset,
                nb::handle layout) {
   if (!nb::isinstance<Carrier>(carrier))
-    raise<TypeError>("Tensor", "carrier must be a Carrier: got ", python_type_name(carrier));
+    raise<TypeError>("Tensor", "carrier must be a Carrier: got ", python_type_name(carrier),
+                     "; friendly.tensor makes a Tensor of values");
   const auto storage = nb::cast<Ref<Carrier>>(carrier);
   storage->require_live();
   const Index slot = to_index<ValueError>(offset, "Tensor", "offset");
@@ -112,14 +113,14 @@ void bind_operator(nb::class_<TensorObject>& bound, const char* name, const char
       [symbol](TensorObject& self, nb::handle other) {
         return function(Argument(handle_of(self)), require_operand(other, symbol));
       },
-      "other"_a);
+      "other"_a.none());
   if (reflected == nullptr) return;
   bound.def(
       reflected,
       [symbol](TensorObject& self, nb::handle other) {
         return function(require_operand(other, symbol), Argument(handle_of(self)));
       },
-      "other"_a);
+      "other"_a.none());
 }
 
 /// `==` and `!=` with anything else are Python's own.
@@ -173,7 +174,7 @@ std::string represent(TensorObject& self) {
   const auto nest = [](const nb::object& value) { return to_text(nb::repr(value)); };
   return text("Tensor(", some_values(tensor), ", shape=", nest(shape_tuple(tensor.layout().shape())),
               ", strides=", nest(nest_tuple(tensor.layout().stride())), ", dtype=", tensor.dtype().name(),
-              ", carrier=", tensor.carrier_type(), ", residency=", tensor.carrier()->residency(),
+              ", carrier=", tensor.carrier_type(), ", residency=", residency_word(*tensor.carrier()),
               ", version=", tensor.version(), ")");
 }
 
@@ -216,7 +217,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
                 to_tensor(gradient, "backwards_traversal", "gradient"), nb::cast<Ref<Operation>>(operation),
                 {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
           },
-          "gradient"_a, "operation"_a.none(), "retain_graph"_a = false,
+          "gradient"_a.none(), "operation"_a.none(), "retain_graph"_a = false,
           "backward, started at a node; nothing where it is None.")
       .def_prop_rw(
           "grad",
@@ -253,7 +254,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
   module.def(
       "set_grad_enabled",
       [](nb::handle enabled) { set_grad_enabled(to_bool(enabled, "set_grad_enabled", "enabled")); },
-      "enabled"_a, "Switches recording on or off for this thread.");
+      "enabled"_a.none(), "Switches recording on or off for this thread.");
   module.def(
       "grad",
       [](nb::handle output, nb::handle inputs, nb::handle cotangents, nb::handle batched,
@@ -282,17 +283,32 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
         for (const auto& gradient : gradients) results.append(gradient ? nb::cast(*gradient) : nb::none());
         return nb::tuple(results);
       },
-      "output"_a, "inputs"_a, "cotangents"_a, nb::kw_only(), "batched"_a = false, "retain_graph"_a = false,
-      "Gradients of output towards inputs, detached; touches no .grad.");
+      "output"_a.none(), "inputs"_a.none(), "cotangents"_a.none(), nb::kw_only(), "batched"_a = false,
+      "retain_graph"_a = false, "Gradients of output towards inputs, detached; touches no .grad.");
 }
 
 }  // namespace
+
+PyObject* get_attribute(PyObject* self, PyObject* name) {
+  PyObject* value = PyObject_GenericGetAttr(self, name);
+  if (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
+  try {
+    const nb::python_error missing;  // takes the AttributeError over
+    const nb::object places = nb::module_::import_("orlop").attr("_whereabouts")(nb::handle(name));
+    PyErr_SetObject(PyExc_AttributeError, (nb::str(missing.value()) + places).ptr());
+  } catch (...) {
+    set_python_error();
+  }
+  return nullptr;
+}
 
 void bind_tensor(nb::module_& module) {
   nb::class_<TensorObject> tensor(
       module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
       "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
-  tensor.def("__init__", &construct, "carrier"_a, "offset"_a, "layout"_a)
+  tensor
+      .def("__init__", &construct, "carrier"_a = nb::none(), "offset"_a = nb::none(), "layout"_a = nb::none(),
+           nb::sig("def __init__(self, carrier: Carrier, offset: int, layout: orlop.layout.Layout) -> None"))
       .def_prop_ro(
           "carrier", [](TensorObject& self) { return handle_of(self).carrier(); }, "The storage of plane 0.")
       .def_prop_ro(
@@ -323,23 +339,24 @@ void bind_tensor(nb::module_& module) {
           "Logical dtype Float32 or Floating.")
       .def(
           "__getitem__",
-          [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); }, "key"_a)
+          [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); },
+          "key"_a.none())
       .def(
           "__setitem__",
           [](TensorObject& self, nb::handle key, nb::handle value) {
             tensor_setitem(handle_of(self), key, value);
           },
-          "key"_a, "value"_a)
+          "key"_a.none(), "value"_a.none())
       .def("__hash__",
            [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); })
       .def("__neg__", [](TensorObject& self) { return neg(handle_of(self)); })
-      .def("__matmul__", &matrix_product, "other"_a)
+      .def("__matmul__", &matrix_product, "other"_a.none())
       .def(
           "__rmatmul__",
           [](TensorObject& self, nb::handle other) {
             return matmul(to_tensor(other, "@", "the other operand"), handle_of(self));
           },
-          "other"_a)
+          "other"_a.none())
       .def("__len__",
            [](TensorObject& self) {
              const Layout& layout = handle_of(self).layout();
@@ -379,13 +396,13 @@ void bind_tensor(nb::module_& module) {
             if (!modulus.is_none()) raise<TypeError>("**", "a modulus is not supported");
             return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
           },
-          "exponent"_a, "modulus"_a = nb::none())
+          "exponent"_a.none(), "modulus"_a = nb::none())
       .def(
           "__rpow__",
           [](TensorObject& self, nb::handle base, nb::handle) {
             return pow(require_operand(base, "**"), Argument(handle_of(self)));
           },
-          "base"_a, "modulus"_a = nb::none());
+          "base"_a.none(), "modulus"_a = nb::none());
   for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
     tensor.def(name, [](TensorObject&, const nb::args&) {
       raise<TypeError>("Tensor",

@@ -212,7 +212,7 @@ void bind_state(nb::module_& module) {
             const bool is_valid = to_bool(valid, "TileState", "valid");
             new (self) TileState{place, is_valid, to_bool(dirty, "TileState", "dirty")};
           },
-          "location"_a, "valid"_a, "dirty"_a)
+          "location"_a.none(), "valid"_a.none(), "dirty"_a.none())
       .def_prop_ro("location",
                    [](const TileState& self) {
                      const std::string_view word = to_string(self.location);

@@ -223,13 +223,38 @@ def __getattr__(name):
     return value
 
 
+# What other libraries call by other names.
+_SYNONYMS = {
+    "T": "orlop.permute",
+    "amax": "orlop.reduce_max",
+    "amin": "orlop.reduce_min",
+    "detach": "orlop.no_grad",
+    "dot": "orlop.matmul",
+    "expand": "orlop.broadcast_to",
+    "flatten": "orlop.rearrange",
+    "max": "orlop.reduce_max",
+    "min": "orlop.reduce_min",
+    "numpy": "numpy.asarray",
+    "prod": "orlop.reduce_prod",
+    "ravel": "orlop.rearrange",
+    "requires_grad": "orlop.no_grad",
+    "to": "orlop.move",
+    "tolist": "orlop.friendly.to_list",
+    "transpose": "orlop.permute",
+    "view": "orlop.reshape",
+    "where": "orlop.select",
+}
+
+
 def _whereabouts(name):
-    """Where a newcomer who looks here finds a name of the submodules, for the message."""
+    """Where a newcomer finds what a Tensor or the package itself does not have, for the message."""
     if name.startswith("_"):
         return ""
     modules = ("friendly", "functional", "nn", "einops", "io", "layout")
-    places = [module for module in modules if hasattr(__getattr__(module), name)]
-    return f"; there is {' and '.join(f'{__name__}.{place}.{name}' for place in places)}" if places else ""
+    places = [f"{__name__}.{module}.{name}" for module in modules if hasattr(__getattr__(module), name)]
+    if not places and name in _SYNONYMS:
+        places = [_SYNONYMS[name]]
+    return f"; there is {' and '.join(places)}" if places else ""
 
 
 def __dir__():

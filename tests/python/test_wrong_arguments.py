@@ -147,3 +147,107 @@ def test_an_order_whose_iteration_fails_passes_its_own_error_on():
 def test_a_tensor_is_unequal_to_what_is_neither_a_tensor_nor_a_number(other):
     assert (matrix() == other) is False
     assert (matrix() != other) is True
+
+
+# Python's own operators and keys of a Tensor, and its constructor; values a newcomer tries.
+REFUSED_MEMBERS = {
+    "None on the right": (lambda t: t + None, "must be a Tensor or a real number: got NoneType"),
+    "None on the left": (lambda t: None * t, "must be a Tensor or a real number: got NoneType"),
+    "compared with None": (lambda t: t < None, "must be a Tensor or a real number: got NoneType"),
+    "power of None": (lambda t: t**None, "must be a Tensor or a real number: got NoneType"),
+    "product with None": (lambda t: t @ None, "must be a Tensor: got NoneType"),
+    "None as a key": (lambda t: t[None], "a key must be an integer"),
+    "written at None": (lambda t: t.__setitem__(None, 1.0), "a key must be an integer"),
+    "None written": (lambda t: t.__setitem__((0, 0), None), "must be a real number: got NoneType"),
+    "slot None": (lambda t: t.carrier[None], "the index must be an integer: got NoneType"),
+    "None in a slot": (lambda t: t.carrier.__setitem__(0, None), "must be a real number: got NoneType"),
+    "a NumPy bool in a slot": (lambda t: tensor(np.ones(1, np.bool_)).carrier.__setitem__(0, np.True_), "numpy.bool"),
+    "dispatch of None": (lambda t: t.carrier.dispatch_op(None), "operation_name must be a str: got NoneType"),
+    "cotangents None": (lambda t: orlop.grad(t, [t], None), "cotangents must be a Tensor: got NoneType"),
+    "recording None": (lambda t: orlop.set_grad_enabled(None), "enabled must be a bool: got NoneType"),
+    "threads None": (lambda t: orlop.set_thread_count(None), "count must be an integer: got NoneType"),
+    "DLPack of None": (lambda t: orlop.from_dlpack(None), "NoneType has no __dlpack__"),
+    "buffer of None": (lambda t: orlop.from_buffer(None), "exports no buffer: got NoneType"),
+    "mode None": (lambda t: t.layout.shape[None], "a mode's position must be an integer: got NoneType"),
+    "coordinate None": (lambda t: t.layout.shape.encode(None), "a key must be an integer"),
+    "ordinal None": (lambda t: t.layout.shape.decode(None), "ordinal must be an integer: got NoneType"),
+    "a Tensor of values": (lambda t: orlop.Tensor([1, 2]), "carrier must be a Carrier: got list; friendly.tensor"),
+    "a Tensor of nothing": (lambda t: orlop.Tensor(), "carrier must be a Carrier: got NoneType"),
+    "no placement": (lambda t: orlop.Tensor(t.carrier, 0), "placement must be a Layout: got NoneType"),
+    "an axis for a command": (lambda t: orlop.reduce_sum(t, 0), 'names their modes, as in "row column -> row"'),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_MEMBERS)
+def test_members_refuse_in_our_words(name):
+    call, words = REFUSED_MEMBERS[name]
+    t = matrix()
+    with pytest.raises(TypeError, match=PATTERN) as refused:
+        call(t)
+    assert words in str(refused.value)
+    assert t.version == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.ones(2), 'ndarray of float64; convert it first, as in values.astype("float32")'),
+        (np.float32(1.0), "float32 of float32 and no mode; put it in a list"),
+        ([], "an empty list"),
+        (3, "got int"),
+    ],
+)
+def test_values_that_make_no_tensor_are_described(values, words):
+    with pytest.raises(ValueError, match="non-empty list or tuple") as refused:
+        friendly.tensor(values)
+    assert words in str(refused.value)
+
+
+def test_extents_in_one_tuple_are_told_apart():
+    with pytest.raises(ValueError, match=r"got tuple; give one argument for each mode, as in zeros\(2, 3\)"):
+        friendly.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("sum", "orlop.friendly.sum"), ("relu", "orlop.functional.relu"), ("T", "orlop.permute"),
+        ("numpy", "numpy.asarray"), ("tolist", "orlop.friendly.to_list"), ("where", "orlop.select"),
+    ],
+)  # fmt: skip
+def test_whoever_looks_for_a_member_is_told_the_function(name, place):
+    t = matrix()
+    with pytest.raises(AttributeError) as missing:
+        getattr(t, name)
+    assert str(missing.value) == f"'Tensor' object has no attribute '{name}'; there is {place}"
+    assert not hasattr(t, name)
+    scope = {"numpy": np, "orlop": orlop}
+    assert callable(eval(place, scope))  # noqa: S307
+
+
+@pytest.mark.parametrize("name", ["nowhere", "_relu", "__cuda_array_interface__", "a\ud800"])
+def test_any_other_member_is_missing_as_usual(name):
+    with pytest.raises(AttributeError) as missing:
+        getattr(orlop.Parameter(matrix()), name)
+    assert str(missing.value) == f"'Parameter' object has no attribute {name!r}".replace("\\ud800", "\ud800")
+
+
+def test_a_placement_far_outside_is_a_value_error():
+    t = matrix()
+    with pytest.raises(ValueError, match=r"exceeds carrier size: offset 9223372036854775807 plus span 2"):
+        orlop.Tensor(t.carrier, 2**63 - 1, t.layout)
+
+
+def test_backwards_traversal_of_no_node_does_nothing():
+    t = matrix()
+    assert orlop.Tensor.backwards_traversal(t, None) is None
+    assert orlop.Tensor.backwards_traversal(None, t.autograd_ctx) is None
+    assert t.grad is None
+
+
+def test_representations_show_where_the_values_are():
+    t = matrix()
+    assert repr(t.carrier) == "CPU(size=2, dtype=Float32, residency=resident, version=0)"
+    t.carrier.release()
+    assert repr(t).startswith("Tensor(released, ") and "residency=released" in repr(t)
+    assert repr(t.carrier) == "CPU(size=0, dtype=Float32, residency=released, version=0)"

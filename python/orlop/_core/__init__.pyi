@@ -12,6 +12,7 @@ from typing import final
 from typing import TypeAlias, overload
 
 from orlop._core import testing as testing
+import orlop.layout
 
 
 def thread_count() -> int:
@@ -20,7 +21,7 @@ def thread_count() -> int:
     variable ORLOP_NUM_THREADS, or else the processors that this process may run on.
     """
 
-def set_thread_count(count: object) -> None:
+def set_thread_count(count: object | None) -> None:
     """
     Applies to the operations that begin later, on every thread. A `count` outside 1 to 1024 is a
     ValueError.
@@ -64,7 +65,7 @@ class Shape:
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object) -> Shape: ...
+    def __getitem__(self, key: object | None) -> Shape: ...
 
     def __eq__(self, other: object | None) -> object: ...
 
@@ -88,10 +89,10 @@ class Shape:
     def size(self) -> object:
         """The product of all extents, exactly; 1 for rank zero."""
 
-    def decode(self, ordinal: object) -> object:
+    def decode(self, ordinal: object | None) -> object:
         """The coordinate of an ordinal, as nested tuples. TypeError, ValueError."""
 
-    def encode(self, coordinate: object) -> object:
+    def encode(self, coordinate: object | None) -> object:
         """
         The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested mode or the whole. TypeError, ValueError.
         """
@@ -126,7 +127,7 @@ class Stride:
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object) -> Stride: ...
+    def __getitem__(self, key: object | None) -> Stride: ...
 
     def __eq__(self, other: object | None) -> object: ...
 
@@ -247,7 +248,7 @@ class Layout(IndexMap):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object) -> Layout: ...
+    def __getitem__(self, key: object | None) -> Layout: ...
 
     def __eq__(self, other: object | None) -> object: ...
 
@@ -447,27 +448,27 @@ class Carrier:
     def dtype(self) -> object:
         """The dtype of every slot; also after release."""
 
-    def get_value(self, index: object) -> object:
+    def get_value(self, index: object | None) -> object:
         """The value of one slot."""
 
-    def set_value(self, index: object, value: object) -> None:
+    def set_value(self, index: object | None, value: object | None) -> None:
         """Writes one slot; the version advances once."""
 
-    def new_like(self, values: object, *, mutable: object = True, dtype: object | None = None) -> Carrier:
+    def new_like(self, values: object | None, *, mutable: object = True, dtype: object | None = None) -> Carrier:
         """Fresh storage of the same kind holding `values`."""
 
-    def allocate_like(self, size: object, *, mutable: object = True, dtype: object | None = None, empty: object = False) -> Carrier:
+    def allocate_like(self, size: object | None, *, mutable: object = True, dtype: object | None = None, empty: object = False) -> Carrier:
         """Fresh storage of the same kind with `size` slots, zero unless `empty`."""
 
-    def scatter(self, to_scatter: object, scatter_onto: object, mapping: object, mapping_offset: object = 0) -> None:
+    def scatter(self, to_scatter: object | None, scatter_onto: object | None, mapping: object | None, mapping_offset: object = 0) -> None:
         """Writes the logical values of a Tensor through a mapping."""
 
     def dlpack_info(self) -> dict:
         """pointer, device_type and device_id, or BufferError."""
 
-    def __getitem__(self, index: object) -> object: ...
+    def __getitem__(self, index: object | None) -> object: ...
 
-    def __setitem__(self, index: object, value: object) -> None: ...
+    def __setitem__(self, index: object | None, value: object | None) -> None: ...
 
     def is_mutable(self) -> bool:
         """Whether public interfaces may write now."""
@@ -481,14 +482,16 @@ class Carrier:
     def release(self) -> None:
         """Gives the storage up for good; idempotent."""
 
+    def __repr__(self) -> str: ...
+
     @property
     def version(self) -> int:
         """Advances with every successful mutation."""
 
-    def supports_storage_dtype(self, dtype: object) -> bool:
+    def supports_storage_dtype(self, dtype: object | None) -> bool:
         """Structural support; allocates nothing."""
 
-    def dispatch_op(self, operation_name: object) -> Operation:
+    def dispatch_op(self, operation_name: object | None) -> Operation:
         """A fresh operation bound to the name and this exact class."""
 
     def __reduce_ex__(self, *args) -> None: ...
@@ -503,13 +506,13 @@ class Carrier:
         a dependent one from the set frozen with it.
         """
 
-    def supports_operation_plan(self, plan: object) -> bool:
+    def supports_operation_plan(self, plan: object | None) -> bool:
         """Whether this carrier advertises the plan (P27)."""
 
-    def unsupported_plan_reason(self, plan: object) -> object:
+    def unsupported_plan_reason(self, plan: object | None) -> object:
         """None where the plan is supported, otherwise why not (P28)."""
 
-    def require_operation_plan(self, plan: object) -> object:
+    def require_operation_plan(self, plan: object | None) -> object:
         """
         The stored entry that matches the plan, or UnsupportedOperationPlan (P27).
         """
@@ -539,7 +542,7 @@ class Operation:
     def forward(self, *inputs, **kwargs) -> Tensor:
         """Runs the operation on positional inputs; options= is the only keyword."""
 
-    def backward(self, gradient: object) -> tuple:
+    def backward(self, gradient: object | None) -> tuple:
         """One Tensor or None per saved input."""
 
     @property
@@ -565,7 +568,7 @@ class TableOperation(Operation):
 def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor:
     """The base path of `_execute_lowered`, whatever a subclass shadows."""
 
-def table_operation(name: object) -> Operation:
+def table_operation(name: object | None) -> Operation:
     """
     A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
     """
@@ -577,7 +580,10 @@ class Tensor:
     A layout placed on a carrier from slot `offset`.
     """
 
-    def __init__(self, carrier: object, offset: object, layout: object) -> None: ...
+    def __getattribute__(self, name, /):
+        """Return getattr(self, name)."""
+
+    def __init__(self, carrier: Carrier, offset: int, layout: orlop.layout.Layout) -> None: ...
 
     @property
     def carrier(self) -> Carrier:
@@ -618,17 +624,17 @@ class Tensor:
     def is_differentiable(self) -> bool:
         """Logical dtype Float32 or Floating."""
 
-    def __getitem__(self, key: object) -> object: ...
+    def __getitem__(self, key: object | None) -> object: ...
 
-    def __setitem__(self, key: object, value: object) -> None: ...
+    def __setitem__(self, key: object | None, value: object | None) -> None: ...
 
     def __hash__(self) -> int: ...
 
     def __neg__(self) -> Tensor: ...
 
-    def __matmul__(self, other: object) -> Tensor: ...
+    def __matmul__(self, other: object | None) -> Tensor: ...
 
-    def __rmatmul__(self, other: object) -> Tensor: ...
+    def __rmatmul__(self, other: object | None) -> Tensor: ...
 
     def __len__(self) -> int: ...
 
@@ -644,37 +650,37 @@ class Tensor:
 
     __array_ufunc__: None = None
 
-    def __add__(self, other: object) -> Tensor: ...
+    def __add__(self, other: object | None) -> Tensor: ...
 
-    def __radd__(self, other: object) -> Tensor: ...
+    def __radd__(self, other: object | None) -> Tensor: ...
 
-    def __sub__(self, other: object) -> Tensor: ...
+    def __sub__(self, other: object | None) -> Tensor: ...
 
-    def __rsub__(self, other: object) -> Tensor: ...
+    def __rsub__(self, other: object | None) -> Tensor: ...
 
-    def __mul__(self, other: object) -> Tensor: ...
+    def __mul__(self, other: object | None) -> Tensor: ...
 
-    def __rmul__(self, other: object) -> Tensor: ...
+    def __rmul__(self, other: object | None) -> Tensor: ...
 
-    def __truediv__(self, other: object) -> Tensor: ...
+    def __truediv__(self, other: object | None) -> Tensor: ...
 
-    def __rtruediv__(self, other: object) -> Tensor: ...
+    def __rtruediv__(self, other: object | None) -> Tensor: ...
 
-    def __lt__(self, other: object) -> Tensor: ...
+    def __lt__(self, other: object | None) -> Tensor: ...
 
-    def __le__(self, other: object) -> Tensor: ...
+    def __le__(self, other: object | None) -> Tensor: ...
 
-    def __gt__(self, other: object) -> Tensor: ...
+    def __gt__(self, other: object | None) -> Tensor: ...
 
-    def __ge__(self, other: object) -> Tensor: ...
+    def __ge__(self, other: object | None) -> Tensor: ...
 
     def __eq__(self, other: object | None) -> object: ...
 
     def __ne__(self, other: object | None) -> object: ...
 
-    def __pow__(self, exponent: object, modulus: object | None = None) -> Tensor: ...
+    def __pow__(self, exponent: object | None, modulus: object | None = None) -> Tensor: ...
 
-    def __rpow__(self, base: object, modulus: object | None = None) -> Tensor: ...
+    def __rpow__(self, base: object | None, modulus: object | None = None) -> Tensor: ...
 
     def __reduce_ex__(self, *args) -> None: ...
 
@@ -699,7 +705,7 @@ class Tensor:
         """Adds gradients to every leaf below this Tensor."""
 
     @staticmethod
-    def backwards_traversal(gradient: object, operation: object | None, retain_graph: object = False) -> None:
+    def backwards_traversal(gradient: object | None, operation: object | None, retain_graph: object = False) -> None:
         """backward, started at a node; nothing where it is None."""
 
     @property
@@ -722,10 +728,10 @@ class Tensor:
 def is_grad_enabled() -> bool:
     """Whether this thread records graphs."""
 
-def set_grad_enabled(enabled: object) -> None:
+def set_grad_enabled(enabled: object | None) -> None:
     """Switches recording on or off for this thread."""
 
-def grad(output: object, inputs: object, cotangents: object, *, batched: object = False, retain_graph: object = False) -> tuple:
+def grad(output: object | None, inputs: object | None, cotangents: object | None, *, batched: object = False, retain_graph: object = False) -> tuple:
     """Gradients of output towards inputs, detached; touches no .grad."""
 
 def check_representation(logical_dtype: object, subtensors: tuple, adjacent_layouts: tuple) -> None:
@@ -736,14 +742,14 @@ def carriers_token(carriers: tuple) -> tuple:
     (carrier identity, version) of each carrier once, by first occurrence (M408).
     """
 
-def from_dlpack(arg0: object, /, *, device: object | None = None, copy: object | None = None) -> Tensor:
+def from_dlpack(arg0: object | None, /, *, device: object | None = None, copy: object | None = None) -> Tensor:
     """
     A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.
 
     float32, int32 and bool elements in host memory; mutable unless the array is read-only.
     """
 
-def from_buffer(arg0: object, /, *, copy: object | None = None) -> Tensor:
+def from_buffer(arg0: object | None, /, *, copy: object | None = None) -> Tensor:
     """
     A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.
 

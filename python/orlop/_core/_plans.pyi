@@ -9,7 +9,7 @@ from orlop.carriers.operation_policy import (
 )
 
 
-def resolve_operation_plan(operation: object, *operands, accumulator_dtype: object | None = None, options: object | None = None) -> object:
+def resolve_operation_plan(operation: object | None, *operands, accumulator_dtype: object | None = None, options: object | None = None) -> object:
     """
     The plan of an operation for its operands (P6); reads no element.
 
@@ -21,7 +21,7 @@ def resolve_operation_plan(operation: object, *operands, accumulator_dtype: obje
 
 def resolvable_plans(tensor_dtypes: object, weak_scalars: object) -> tuple: ...
 
-def plan_accumulator_variants(plan: object) -> tuple:
+def plan_accumulator_variants(plan: object | None) -> tuple:
     """
     The plan, then its variants for the other accumulators where its operation has them (P12).
     Errors: TypeError where `plan` is no OperationPlan.
