@@ -75,20 +75,51 @@ TEST(ConvGeneral, AgreesWithTheReferenceInAnyLayout) {
     };
     const auto lhs = draw(left.cosize());
     const auto kernel = draw(right.cosize());
-    const Index strides[] = {1 + repeat % 2, 1};
+    const Index strides[] = {1 + repeat % 2, 1 + repeat / 2 % 3};
     const Padding padding[] = {{1, 2}, {0, repeat % 3}};
     std::vector<std::vector<float>> found;
     for (const Backend backend : backends) {
       const Tensor x = place(backend, lhs, left);
       const Tensor w = place(backend, kernel, right);
       const Tensor y = conv_general(x, w, strides, padding,
-                                    {.kernel_dilation = std::vector<Index>{1, 2}, .feature_groups = 2});
+                                    {.lhs_dilation = std::vector<Index>{1 + repeat % 3 / 2, 1},
+                                     .kernel_dilation = std::vector<Index>{1, 1 + repeat / 3 % 2},
+                                     .feature_groups = 2});
       EXPECT_EQ(y.layout(), Layout::canonical(y.layout().shape()));
       backward(y, make_tensor(backend, std::vector<float>(static_cast<std::size_t>(y.size()), 1.0F),
                               y.layout().shape()));
       found.push_back(elements<float>(y));
       for (const Tensor& gradient : {gradient_of(x), gradient_of(w)})
         found.push_back(elements<float>(gradient));
+    }
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(found[i], found[i + 3]);  // whole numbers: exact
+  }
+}
+
+TEST(ConvGeneral, WeighsEveryFeatureOnItsOwn) {
+  constexpr Index features = 83;  // several vectors of every width, and a rest
+  std::mt19937 random(12);
+  const auto draw = [&](const Shape& shape) {
+    std::vector<float> values(static_cast<std::size_t>(shape.size()));
+    for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 15) - 7);
+    return values;
+  };
+  for (const Index stride : {1, 2, 5}) {
+    const Shape lhs_shape{2, features, 9, 8};
+    const Shape kernel_shape{features, 1, 3, 2};
+    const auto lhs = draw(lhs_shape);
+    const auto kernel = draw(kernel_shape);
+    const Index strides[] = {stride, 1};
+    const Padding padding[] = {{1, 1}, {0, 1}};
+    std::vector<std::vector<float>> found;
+    for (const Backend backend : backends) {
+      const Tensor x = make_tensor(backend, lhs, lhs_shape);
+      const Tensor w = make_tensor(backend, kernel, kernel_shape);
+      const Tensor y = conv_general(x, w, strides, padding, {.feature_groups = features});
+      backward(y, make_tensor(backend, std::vector<float>(static_cast<std::size_t>(y.size()), 1.0F),
+                              y.layout().shape()));
+      for (const Tensor& tensor : {y, gradient_of(x), gradient_of(w)})
+        found.push_back(elements<float>(tensor));
     }
     for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(found[i], found[i + 3]);  // whole numbers: exact
   }

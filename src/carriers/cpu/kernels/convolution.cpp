@@ -8,9 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 
 #include "carriers/cpu/kernels/blas.hpp"
+#include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/convolution.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
@@ -30,22 +33,6 @@ constexpr Index most_batch = 16;  // entries that are copied together: a cache l
 constexpr Index apart = 16;       // between copies, lest they share the places of one cache set
 // Multiplications worth a task of their own.
 constexpr double least_work = 1 << 21;
-
-/// Memory that grows to what a block needs.
-class Buffer {
- public:
-  float* reserve(Index size) {
-    if (size > size_) {
-      memory_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(size));
-      size_ = size;
-    }
-    return memory_.get();
-  }
-
- private:
-  std::unique_ptr<float[]> memory_;
-  Index size_ = 0;
-};
 
 /// Half-open.
 struct Range {
@@ -87,7 +74,7 @@ class Field {
     Index entry_step;  ///< from one batch entry to the next
   };
   /// Copies a box of positions of some batch entries: features fastest, then the positions, then the entries.
-  Copy copy(const Range& entries, std::span<const Range> box, Buffer& buffer) const {
+  Copy copy(const Range& entries, std::span<const Range> box, Scratch<float>& buffer) const {
     const Leaves features = feature_leaves();
     const Leaves spatial = spatial_leaves();
     std::vector<Index> extents(features.extents.begin(), features.extents.end());
@@ -144,6 +131,42 @@ struct Image {
   std::span<const Index> firsts;
 };
 
+/// Columns one after the other.
+struct ColumnCopies {
+  float* out;
+  void zeros(Index count) { out = std::fill_n(out, count, 0.0F); }
+  void values(const float* from, Index count) {
+    std::memcpy(out, from, static_cast<std::size_t>(count) * sizeof(float));
+    out += count;
+  }
+};
+
+/// Where the features under each tap of one column are.
+class ColumnRows {
+ public:
+  ColumnRows(Index features, Index taps)
+      : features_(features),
+        zeros_(static_cast<std::size_t>(features)),
+        rows_(static_cast<std::size_t>(taps)) {}
+  void zeros(Index count) {
+    for (; count > 0; count -= features_) add(zeros_.data());
+  }
+  void values(const float* from, Index count) {
+    for (; count > 0; count -= features_, from += features_) add(from);
+  }
+  [[nodiscard]] const float* const* data() const { return rows_.data(); }
+
+ private:
+  void add(const float* row) {
+    rows_[next_] = row;
+    if (++next_ == rows_.size()) next_ = 0;
+  }
+  Index features_;
+  std::vector<float> zeros_;
+  std::vector<const float*> rows_;
+  std::size_t next_ = 0;
+};
+
 /// The windows over one image: what lies under each as a column, in features fastest, then taps.
 class Windows {
  public:
@@ -162,7 +185,13 @@ class Windows {
 
   /// Writes the columns of the positions `first` … `first + count - 1`.
   void fill(const Image& image, Index first, Index count, float* columns) const {
-    const Columns writer(*this, image);
+    ColumnCopies copies{columns};
+    for_each_column(image, first, count, copies, [](Index) {});
+  }
+  /// Gives each of these columns to `target`, then calls `body(column)`.
+  template <class Target, class Body>
+  void for_each_column(const Image& image, Index first, Index count, Target& target, Body body) const {
+    const Columns columns(*this, image);
     std::vector<Index> at(moving_.size());
     for (std::size_t i = 0; i < at.size(); ++i) {
       const Index positions = windows_[moving_[i]].positions;
@@ -170,13 +199,14 @@ class Windows {
       first /= positions;
     }
     for (Index column = 0; column < count; ++column) {
-      columns = writer.write(at, columns);
+      columns.write(at, target);
+      body(column);
       for (std::size_t i = 0; i < at.size() && ++at[i] == windows_[moving_[i]].positions; ++i) at[i] = 0;
     }
   }
 
  private:
-  /// Writes columns over one image.
+  /// The columns over one image.
   class Columns {
    public:
     Columns(const Windows& windows, const Image& image) : data_(image.data), features_(windows.features_) {
@@ -195,8 +225,12 @@ class Windows {
       }
       size_ = size;
     }
-    float* write(std::span<const Index> at, float* out) const {
-      return is_hole_ ? zeros(out, size_) : write(data_, at, out);
+    template <class Target>
+    void write(std::span<const Index> at, Target& target) const {
+      if (is_hole_)
+        target.zeros(size_);
+      else
+        write(data_, at, target);
     }
 
    private:
@@ -205,34 +239,31 @@ class Windows {
       Index step, first;
       Index size;  // of what lies under one tap
     };
-    static float* zeros(float* out, Index count) { return std::fill_n(out, count, 0.0F); }
-    static float* values(float* out, const float* from, Index count) {
-      std::memcpy(out, from, static_cast<std::size_t>(count) * sizeof(float));
-      return out + count;
-    }
     /// What lies under all taps of the modes that `at` speaks of.
-    float* write(const float* from, std::span<const Index> at, float* out) const {
-      if (at.empty()) return values(out, from, features_);
+    template <class Target>
+    void write(const float* from, std::span<const Index> at, Target& target) const {
+      if (at.empty()) return target.values(from, features_);
       const Mode& mode = modes_[at.size() - 1];
       const Window& window = mode.window;
       if (at.size() == 1 && window.divisor == 1 && window.tap_step == 1 && mode.step == features_)
-        return write_neighbours(from, at[0] * window.step + window.origin, mode, out);
+        return write_neighbours(from, at[0] * window.step + window.origin, mode, target);
       for (Index tap = 0; tap < window.taps; ++tap) {
         const Index source = window(at.back(), tap);
-        out = source == Window::hole
-                  ? zeros(out, mode.size)
-                  : write(from + (source - mode.first) * mode.step, at.first(at.size() - 1), out);
+        if (source == Window::hole)
+          target.zeros(mode.size);
+        else
+          write(from + (source - mode.first) * mode.step, at.first(at.size() - 1), target);
       }
-      return out;
     }
     /// The taps lie over neighbouring positions from `start` on.
-    float* write_neighbours(const float* from, Index start, const Mode& mode, float* out) const {
+    template <class Target>
+    void write_neighbours(const float* from, Index start, const Mode& mode, Target& target) const {
       const Index before = std::clamp(-start, Index{0}, mode.window.taps);
       const Index after = std::clamp(mode.window.source - start, before, mode.window.taps);
-      out = zeros(out, before * features_);
+      target.zeros(before * features_);
       if (before < after)
-        out = values(out, from + (start + before - mode.first) * features_, (after - before) * features_);
-      return zeros(out, (mode.window.taps - after) * features_);
+        target.values(from + (start + before - mode.first) * features_, (after - before) * features_);
+      target.zeros((mode.window.taps - after) * features_);
     }
 
     const float* data_;
@@ -340,7 +371,7 @@ class Images {
   bool is_in_place_;
   std::vector<Index> steps_, firsts_;
   Index first_entry_ = 0;
-  Buffer buffer_;
+  Scratch<float> buffer_;
   Field::Copy copy_{nullptr, 0};
 };
 
@@ -372,11 +403,6 @@ Index task_grain(double work) { return static_cast<Index>(std::clamp(least_work 
 /// without BLAS, all features side by side, as matrices of one row gain nothing from it.
 bool is_depthwise(Index groups, Index in_features, Index out_features) {
   return groups > 1 && groups == in_features && groups == out_features;
-}
-
-/// out[i] += a[i] · b[i].
-void add_products(float* __restrict out, const float* __restrict a, const float* __restrict b, Index count) {
-  for (Index i = 0; i < count; ++i) out[i] += a[i] * b[i];
 }
 
 /// result[b, o, p] = Σ matrix[o, k] · column[b, p][k] group by group, for all windows over a field.
@@ -425,7 +451,7 @@ class Correlation {
   struct Workspace {
     explicit Workspace(const Correlation& of) : images(of.field_, of.windows_.modes()) {}
     Images images;
-    Buffer columns, products;
+    Scratch<float> columns, products;
   };
 
   void run_block(const Block& block, const Range& entries, Workspace& workspace, float* result) const {
@@ -456,19 +482,18 @@ class Correlation {
       }
       return;
     }
+    const Image image = workspace.images.image(entry);
+    if (is_depthwise_) {
+      ColumnRows rows(rows_, windows_.taps());
+      windows_.for_each_column(image, block.first, block.count, rows, [&](Index column) {
+        fibre_kernels().products.weigh_rows(products + column * rows_, rows.data(), weights_.data(),
+                                            windows_.taps(), rows_);
+      });
+      return;
+    }
     const Index size = windows_.column_size();
     const Index most = std::clamp<Index>(most_columns / size, 1, block.count);
     float* const columns = workspace.columns.reserve(size * most);
-    const Image image = workspace.images.image(entry);
-    if (is_depthwise_) {
-      for (Index i = 0; i < block.count; i += most) {
-        const Index count = std::min(most, block.count - i);
-        windows_.fill(image, block.first + i, count, columns);
-        for (Index column = 0; column < count; ++column)
-          weigh(columns + column * size, products + (i + column) * rows_);
-      }
-      return;
-    }
     Index row = 0;
     const float* features = image.data;
     for (const BlasMatrix<float>& matrix : matrices_) {
@@ -480,13 +505,6 @@ class Correlation {
       row += matrix.rows;
       features += size / windows_.taps();
     }
-  }
-
-  /// Where every feature stands on its own.
-  void weigh(const float* column, float* products) const {
-    std::fill_n(products, rows_, 0.0F);
-    for (Index i = 0; i < windows_.column_size(); i += rows_)
-      add_products(products, column + i, weights_.data() + i, rows_);
   }
 
   /// The columns of a block with the features of all groups, where they lie ready.
@@ -555,32 +573,146 @@ class TurnedKernel {
     const Layout layout = operand.layout->select(modes);
     in_ = leaves_of_modes(layout, 0, 1).size();
     const Index out = leaves_of_modes(layout, 1, 2).size();
-    block_ = in_ * (out / groups);  // of one tap and group
-    const Index taps = layout.size() / (in_ * out);
+    block_ = in_ * (out / groups);
+    taps_ = layout.size() / (in_ * out);
     std::vector<float> kernel(static_cast<std::size_t>(layout.size()));
     copy_strided(operand.data, layout, reinterpret_cast<std::byte*>(kernel.data()),
                  Layout::canonical(layout.shape()), sizeof(float));
     turned_.resize(kernel.size());
-    terms_ = out / groups * taps;
-    for (Index tap = 0; tap < taps; ++tap)
+    for (Index tap = 0; tap < taps_; ++tap)
       for (Index group = 0; group < groups; ++group)
         std::copy_n(kernel.data() + (tap * groups + group) * block_, block_,
-                    turned_.data() + (group * taps + taps - 1 - tap) * block_);
+                    turned_.data() + (group * taps_ + taps_ - 1 - tap) * block_);
   }
+  /// Only these taps of another one.
+  TurnedKernel(const TurnedKernel& whole, std::span<const Index> taps)
+      : groups_(whole.groups_), in_(whole.in_), block_(whole.block_), taps_(static_cast<Index>(taps.size())) {
+    for (Index group = 0; group < groups_; ++group)
+      for (const Index tap : taps) {
+        const float* const block = whole.turned_.data() + (group * whole.taps_ + tap) * block_;
+        turned_.insert(turned_.end(), block, block + block_);
+      }
+  }
+  /// Of all groups.
+  [[nodiscard]] Index rows() const { return in_ * groups_; }
   [[nodiscard]] bool is_finite() const {
     return std::all_of(turned_.begin(), turned_.end(), [](float value) { return std::isfinite(value); });
   }
   [[nodiscard]] std::vector<BlasMatrix<float>> by_group() const {
     std::vector<BlasMatrix<float>> matrices;
     matrices.reserve(static_cast<std::size_t>(groups_));
+    const Index terms = block_ / in_ * taps_;
     for (Index group = 0; group < groups_; ++group)
-      matrices.push_back({turned_.data() + group * in_ * terms_, in_, terms_, in_, false});
+      matrices.push_back({turned_.data() + group * in_ * terms, in_, terms, in_, false});
     return matrices;
   }
 
  private:
-  Index groups_, in_, block_, terms_;
+  Index groups_, in_;
+  Index block_;  // values of one tap and group
+  Index taps_;
   std::vector<float> turned_;
+};
+
+/// Every `period`-th position of a window from `first` on, where every `tap_period`-th tap from `first_tap`
+/// on, and no other one, may lie over a position of the source.
+struct Phase {
+  Index first, period;
+  Index first_tap, tap_period;
+  Window window;  ///< over these positions and taps alone, divisor 1
+};
+
+/// The phases of a window. Positions of none have nothing but holes.
+std::vector<Phase> phases_of(const Window& window) {
+  const Index common = std::gcd(window.step, window.divisor);
+  const Index tap_common = std::gcd(window.tap_step, window.divisor);
+  const Index period = std::min(window.divisor / common, window.positions);
+  const Index tap_period = std::min(window.divisor / tap_common, window.taps);
+  std::vector<Phase> phases;
+  for (Index tap = 0; tap < tap_period; ++tap)
+    for (Index first = 0; first < period; ++first) {
+      const Index at = first * window.step + window.origin + tap * window.tap_step;
+      if (at % window.divisor != 0) continue;
+      phases.push_back(
+          {first,
+           period,
+           tap,
+           tap_period,
+           {(window.positions - 1 - first) / period + 1, (window.taps - 1 - tap) / tap_period + 1,
+            window.step / common, window.tap_step / tap_common, at / window.divisor, 1, window.source}});
+      break;
+    }
+  return phases;
+}
+
+/// The correlation of a turned kernel with a field: without the products of holes that a divisor makes, for
+/// positions of one phase in every mode at a time.
+class PhasedCorrelation {
+ public:
+  PhasedCorrelation(const Field& field, std::vector<Window> windows, const TurnedKernel& kernel)
+      : field_(field),
+        windows_(std::move(windows)),
+        kernel_(kernel),
+        column_(field.batch() * kernel.rows()) {}
+
+  void run(float* result) const {
+    std::vector<std::vector<Phase>> choices;
+    Index count = 1;
+    Index positions = 1;
+    Index reached = 1;  // of these
+    for (const Window& window : windows_) {
+      choices.push_back(phases_of(window));
+      count *= static_cast<Index>(choices.back().size());
+      Index here = 0;
+      for (const Phase& phase : choices.back()) here += phase.window.positions;
+      reached *= here;
+      positions *= window.positions;
+    }
+    if (reached < positions) std::fill_n(result, positions * column_, 0.0F);
+    for (Index choice = 0; choice < count; ++choice) {
+      std::vector<Phase> phases;
+      Index rest = choice;
+      for (const std::vector<Phase>& some : choices) {
+        const auto among = static_cast<Index>(some.size());
+        phases.push_back(some[static_cast<std::size_t>(rest % among)]);
+        rest /= among;
+      }
+      run_phase(phases, result);
+    }
+  }
+
+ private:
+  void run_phase(std::span<const Phase> phases, float* result) const {
+    std::vector<Window> windows;
+    std::vector<Index> extents{column_}, strides{1}, taps{0};
+    Index step = column_;
+    Index tap_step = 1;
+    for (std::size_t mode = 0; mode < phases.size(); ++mode) {
+      const Phase& phase = phases[mode];
+      windows.push_back(phase.window);
+      extents.push_back(phase.window.positions);
+      strides.push_back(step * phase.period);
+      result += step * phase.first;
+      step *= windows_[mode].positions;
+      std::vector<Index> more;
+      for (Index tap = 0; tap < phase.window.taps; ++tap)
+        for (const Index inner : taps)
+          more.push_back(inner + (phase.first_tap + tap * phase.tap_period) * tap_step);
+      taps = std::move(more);
+      tap_step *= windows_[mode].taps;
+    }
+    const Shape shape = Shape::flat(extents);
+    const Scratch<float> part(shape.size());
+    const TurnedKernel kernel(kernel_, taps);
+    Correlation(field_, std::move(windows), kernel.by_group()).run(part.data());
+    copy_strided(part.bytes(), Layout::canonical(shape), reinterpret_cast<std::byte*>(result),
+                 Layout(shape, Stride::flat(strides)), sizeof(float));
+  }
+
+  const Field& field_;
+  std::vector<Window> windows_;
+  const TurnedKernel& kernel_;
+  Index column_;  // values at one position of the result
 };
 
 void sum_lhs_gradient(const KernelCall& call, const Convolution& convolution) {
@@ -588,8 +720,12 @@ void sum_lhs_gradient(const KernelCall& call, const Convolution& convolution) {
   // A hole must add nothing: as a zero in the columns it does, unless it meets an infinity or NaN.
   if (!kernel.is_finite()) return reference_kernels().find("conv_general")(call);
   const Field cotangent(call.operands[0], convolution.roles[0]);
-  Correlation(cotangent, windows_of(convolution, window_over_result), kernel.by_group())
-      .run(reinterpret_cast<float*>(call.result));
+  std::vector<Window> windows = windows_of(convolution, window_over_result);
+  auto* const result = reinterpret_cast<float*>(call.result);
+  if (std::ranges::all_of(windows, [](const Window& window) { return window.divisor == 1; }))
+    Correlation(cotangent, std::move(windows), kernel.by_group()).run(result);
+  else
+    PhasedCorrelation(cotangent, std::move(windows), kernel).run(result);
 }
 
 /// result[o, k] = Σ cotangent[b, o, p] · column[b, p][k].
@@ -635,7 +771,7 @@ class KernelGradient {
   struct Workspace {
     explicit Workspace(const KernelGradient& of) : images(of.lhs_, of.windows_.modes()) {}
     Images images;
-    Buffer columns, cotangent;
+    Scratch<float> columns, cotangent;
   };
 
   void add_block(const Block& block, const Range& entries, Workspace& workspace, bool is_first,
@@ -643,16 +779,17 @@ class KernelGradient {
     const Index size = windows_.column_size();
     workspace.images.load(block, entries);
     const Field::Copy copy = cotangent_.copy(entries, reached(places_, block.box), workspace.cotangent);
-    float* const columns = workspace.columns.reserve(size * block.count);
+    float* const columns = is_depthwise_ ? nullptr : workspace.columns.reserve(size * block.count);
     for (Index b = entries.first; b < entries.last; ++b) {
       const Image image = workspace.images.image(b);
       const BlasMatrix<float> g{copy.data + (b - entries.first) * copy.entry_step, rows_, block.count, rows_,
                                 false};
       if (is_depthwise_) {
-        windows_.fill(image, block.first, block.count, columns);
         if (is_first && b == entries.first) std::fill_n(sum, size, 0.0F);
-        for (Index i = 0; i < block.count * size; i += rows_)
-          add_products(sum + i % size, columns + i, g.at(0, i / size), rows_);
+        ColumnRows rows(rows_, windows_.taps());
+        windows_.for_each_column(image, block.first, block.count, rows, [&](Index column) {
+          fibre_kernels().products.add_products(sum, rows.data(), g.at(0, column), windows_.taps(), rows_);
+        });
         continue;
       }
       const Index group_rows = rows_ / groups_;

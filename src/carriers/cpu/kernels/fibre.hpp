@@ -38,10 +38,19 @@ struct ExtremumLoops {
                       std::int32_t position, Index width);
 };
 
+/// Of products, side by side: unfused, in the order of the rows.
+struct ProductLoops {
+  /// out[i] = Σ rows[r][i] · weights[r · width + i] over `count` rows of `width` terms.
+  void (*weigh_rows)(float* out, const float* const* rows, const float* weights, Index count, Index width);
+  /// sums[r · width + i] += rows[r][i] · factors[i].
+  void (*add_products)(float* sums, const float* const* rows, const float* factors, Index count, Index width);
+};
+
 struct FibreKernels {
   SumLoops<float, float> float_sum;
   SumLoops<double, float> double_sum;
   SumLoops<std::int64_t, std::int32_t> integer_sum;
+  ProductLoops products;
   ExtremumLoops<float> float_extremum[2];           // the maximum, the minimum
   ExtremumLoops<std::int32_t> integer_extremum[2];  // likewise
   /// The first of `count` consecutive terms that equals the value, or `count`.

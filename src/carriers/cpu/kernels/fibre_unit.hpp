@@ -174,6 +174,41 @@ void locate_rows(T* __restrict best, std::int32_t* __restrict positions, float* 
   }
 }
 
+/// `Vectors` vectors of the columns from `i` on.
+template <int Vectors>
+void weigh_strip(float* out, const float* const* rows, const float* weights, Index count, Index width,
+                 Index i) {
+  using L = Lanes<float, float>;
+  typename L::Vector sums[Vectors] = {};
+  for (Index row = 0; row < count; ++row)
+    for (int vector = 0; vector < Vectors; ++vector)
+      sums[vector] +=
+          L::load(rows[row] + i + vector * L::width) * L::load(weights + row * width + i + vector * L::width);
+  __builtin_memcpy(out + i, sums, sizeof sums);
+}
+
+inline void weigh_rows(float* __restrict out, const float* const* rows, const float* weights, Index count,
+                       Index width) {
+  using L = Lanes<float, float>;
+  Index i = 0;
+  for (; i + L::count <= width; i += L::count) weigh_strip<L::vectors>(out, rows, weights, count, width, i);
+  for (; i + L::width <= width; i += L::width) weigh_strip<1>(out, rows, weights, count, width, i);
+  for (; i < width; ++i) {
+    float sum = 0.0F;
+    for (Index row = 0; row < count; ++row) sum += rows[row][i] * weights[row * width + i];
+    out[i] = sum;
+  }
+}
+
+inline void add_products(float* sums, const float* const* rows, const float* factors, Index count,
+                         Index width) {
+  for (Index row = 0; row < count; ++row) {
+    float* __restrict const here = sums + row * width;
+    const float* __restrict const terms = rows[row];
+    for (Index i = 0; i < width; ++i) here[i] += terms[i] * factors[i];
+  }
+}
+
 template <class T>
 Index find(const T* terms, Index count, T value) {
   constexpr Index group = 64;
@@ -209,6 +244,7 @@ constexpr FibreKernels unit = {
     {sum<float, float>, add_rows<float, float>},
     {sum<double, float>, add_rows<double, float>},
     {sum<std::int64_t, std::int32_t>, add_rows<std::int64_t, std::int32_t>},
+    {weigh_rows, add_products},
     {extremum_loops<false, float>, extremum_loops<true, float>},
     {extremum_loops<false, std::int32_t>, extremum_loops<true, std::int32_t>},
     find<float>,
