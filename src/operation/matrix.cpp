@@ -49,6 +49,8 @@ Matrix::Matrix(const KernelOperand& operand)
     : data_(operand.data),
       is_float_(operand.stored == StorageType::float32),
       rows_(offsets_of(leaves_of_modes(*operand.layout, 0, 1))),
-      terms_(offsets_of(leaves_of_modes(*operand.layout, 1, 2))) {}
+      terms_(offsets_of(leaves_of_modes(*operand.layout, 1, 2))),
+      is_dense_(std::ranges::adjacent_find(rows_, [](Index row, Index next) { return next != row + 1; }) ==
+                rows_.end()) {}
 
 }  // namespace orlop::inline v0

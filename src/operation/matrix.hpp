@@ -39,41 +39,48 @@ class Matrix {
   [[nodiscard]] Index terms() const noexcept { return static_cast<Index>(terms_.size()); }
   [[nodiscard]] MatrixPart all() const noexcept { return {0, rows(), 0, terms()}; }
 
-  /// Calls `body(value, position)` for every element of `part`, converted to T; its position in the part
-  /// counts the rows fastest.
+  /// Calls `body(value, position)` for every element of `part`, converted to T: the position is row + term ·
+  /// leading, both counted from the part's first.
   template <class T, class Body>
-  void for_each(const MatrixPart& part, Body body) const {
+  void for_each(const MatrixPart& part, Index leading, Body body) const {
     if (is_float_)
-      visit<T>(reinterpret_cast<const float*>(data_), part, body);
+      visit<T>(reinterpret_cast<const float*>(data_), part, leading, body);
     else
-      visit<T>(reinterpret_cast<const std::int32_t*>(data_), part, body);
+      visit<T>(reinterpret_cast<const std::int32_t*>(data_), part, leading, body);
   }
   /// Copies `part`, rows fastest.
   template <class T>
   void copy(const MatrixPart& part, T* out) const {
     // NOLINTNEXTLINE(clang-analyzer-security.ArrayBound): positions are those of the part
-    for_each<T>(part, [out](T value, Index position) { out[position] = value; });
+    for_each<T>(part, part.rows(), [out](T value, Index position) { out[position] = value; });
   }
 
  private:
   template <class T, class Stored, class Body>
-  void visit(const Stored* data, const MatrixPart& part, Body body) const {
+  void visit(const Stored* data, const MatrixPart& part, Index leading, Body body) const {
     const Index* const rows = rows_.data() + part.first_row;
     const Index* const terms = terms_.data() + part.first_term;
+    if (is_dense_) {
+      for (Index term = 0; term < part.terms(); ++term) {
+        const Stored* const column = data + terms[term] + rows[0];
+        for (Index row = 0; row < part.rows(); ++row) body(static_cast<T>(column[row]), row + term * leading);
+      }
+      return;
+    }
     // Of rows that lie apart a few at a time: their terms come from few cache lines.
-    const bool is_dense = part.rows() < 2 || rows[1] - rows[0] == 1;
-    const Index height = is_dense ? part.rows() : 16;
+    constexpr Index height = 16;
     for (Index first = 0; first < part.rows(); first += height) {
       const Index last = std::min(first + height, part.rows());
       for (Index term = 0; term < part.terms(); ++term)
         for (Index row = first; row < last; ++row)
-          body(static_cast<T>(data[terms[term] + rows[row]]), row + term * part.rows());
+          body(static_cast<T>(data[terms[term] + rows[row]]), row + term * leading);
     }
   }
 
   const std::byte* data_;
   bool is_float_;
   std::vector<Index> rows_, terms_;  // element (r, t) lies at rows_[r] + terms_[t]
+  bool is_dense_;                    // every row is next to the one before
 };
 
 }  // namespace orlop::inline v0

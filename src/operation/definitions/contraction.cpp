@@ -23,7 +23,7 @@ class Matmul final : public Definition {
   Matmul(std::string_view kernel_name, std::size_t rank) : Definition("matmul", kernel_name), rank_(rank) {}
 
   void check_arguments(std::span<const Argument> arguments) const override {
-    if (rank_ > 2) return;  // no caller's
+    if (takes_layout()) return;  // no caller's
     if (arguments.size() != 2)
       raise<TypeError>(name(), "takes two Tensors: got ", arguments.size(), " arguments");
     for (const Argument& argument : arguments)
@@ -41,25 +41,29 @@ class Matmul final : public Definition {
     if (leaves_of_modes(lhs, 1, 2).size() != leaves_of_modes(rhs, 1, 2).size())
       raise<ValueError>(name(), "the second modes are contracted and must have one size: got ", lhs.shape(),
                         " and ", rhs.shape(), "; permute or rearrange one of them");
-    const Layout* given = arguments.size() > 2 ? arguments[2].get<Layout>() : nullptr;
-    return {given != nullptr ? *given : Layout::canonical(product_shape(lhs, rhs)), {}};
+    return {takes_layout() ? *arguments[2].get<Layout>() : Layout::canonical(product_shape(lhs, rhs)), {}};
   }
 
   /// lhs[i, k]: Σ_j g[i, j] · rhs[j, k]; rhs[j, k]: Σ_i g[i, j] · lhs[i, k].
   [[nodiscard]] Gradients gradients(const GradientContext& context) const override {
     const Tensor& g = context.cotangent();
     return context.per_tensor([&](std::size_t position) {
-      const std::array<Argument, 2> arguments{position == 0 ? g : transposed(g),
-                                              transposed(context.tensor(1 - position))};
-      const Tensor product =
-          run_definition(*this, arguments, context.options(), context.carrier_class(), false);
       // The other operand's second mode may be nested differently; its ordinals are the same.
-      const Shape shape = context.tensor(position).layout().shape();
-      return context.fit(position, Tensor::trusted(product.carrier(), 0, Layout::canonical(shape)));
+      const Layout& own = context.tensor(position).layout();
+      const bool is_compact = own.is_injective() && own.cosize() == own.size();
+      const Layout layout = takes_layout() && is_compact ? own : Layout::canonical(own.shape());
+      const std::array<Argument, 3> arguments{position == 0 ? g : transposed(g),
+                                              transposed(context.tensor(1 - position)), Argument::of(layout)};
+      const Tensor product = run_definition(*this, std::span(arguments).first(takes_layout() ? 3 : 2),
+                                            context.options(), context.carrier_class(), false);
+      return context.fit(position, Tensor::trusted(product.carrier(), 0, layout));
     });
   }
 
  private:
+  /// Products of batches come in the layout that the third argument says.
+  [[nodiscard]] bool takes_layout() const { return rank_ > 2; }
+
   std::size_t rank_;  // of the operands
 };
 

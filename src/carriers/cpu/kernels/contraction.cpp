@@ -1,11 +1,11 @@
 // CPU matmul: BLAS where the operands lie as it wants them, otherwise on packed copies; exact integers and
 // the Float64 accumulator in blocks of doubles.
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "carriers/cpu/kernels/blas.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
@@ -33,12 +33,12 @@ class BlasOperand {
       }
     const Index rows = row_leaves.size();
     const Index terms = term_leaves.size();
-    packed_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(operand.layout->size()));
+    packed_ = Scratch<float>(operand.layout->size());
     if (operand.stored == StorageType::float32) {
-      copy_strided(operand.data, *operand.layout, reinterpret_cast<std::byte*>(packed_.get()),
-                   Layout::canonical(operand.layout->shape()), sizeof(float));
+      copy_strided(operand.data, *operand.layout, packed_.bytes(), Layout::canonical(operand.layout->shape()),
+                   sizeof(float));
     } else {
-      float* next = packed_.get();
+      float* next = packed_.data();
       for (const Index entry : entries_) {
         KernelOperand one = operand;
         one.data += entry * static_cast<Index>(sizeof(std::int32_t));
@@ -48,7 +48,7 @@ class BlasOperand {
       }
     }
     for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i] = static_cast<Index>(i) * rows * terms;
-    matrix_ = {packed_.get(), rows, terms, rows, false};
+    matrix_ = {packed_.data(), rows, terms, rows, false};
   }
   [[nodiscard]] BlasMatrix<float> matrix(std::size_t entry = 0) const {
     BlasMatrix<float> matrix = matrix_;
@@ -58,7 +58,7 @@ class BlasOperand {
 
  private:
   std::vector<Index> entries_;
-  std::unique_ptr<float[]> packed_;
+  Scratch<float> packed_;
   BlasMatrix<float> matrix_{};  // of offset 0
 };
 
@@ -69,9 +69,9 @@ Index grain_of(double least_work, double work) {
 
 /// result += product, where the result's layout is none that BLAS could write.
 void add_product(const KernelCall& call, const BlasMatrix<float>& a, const BlasMatrix<float>& b) {
-  const auto product = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(a.rows * b.rows));
-  multiply(a, b, 0.0F, product.get(), a.rows);
-  const float* next = product.get();
+  const Scratch<float> product(a.rows * b.rows);
+  multiply(a, b, 0.0F, product.data(), a.rows);
+  const float* next = product.data();
   auto* const result = reinterpret_cast<float*>(call.result);
   const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
   for (const Index column : offsets_of(leaves_of_modes(call.layout, 1, 2)))
@@ -142,17 +142,17 @@ enum class Digits {
   halves,  ///< x = low + 2^16 high as the three planes low, high and low + high, at most 2^15, 2^15 and 2^16
 };
 
-std::size_t planes_of(Digits digits) { return digits == Digits::halves ? 3 : 1; }
+Index planes_of(Digits digits) { return digits == Digits::halves ? 3 : 1; }
 
 /// One plane after the other, rows fastest.
 std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& part, Digits digits,
-                                      std::vector<double>& buffer) {
-  const std::size_t planes = planes_of(digits);
-  const auto size = static_cast<std::size_t>(part.rows() * part.terms());
-  buffer.resize(planes * size);
-  double* const low = buffer.data();
+                                      Scratch<double>& buffer) {
+  constexpr Index apart = 8;  // terms of a row that share the places of one cache set are slow to read
+  const Index leading = part.rows() + apart;
+  const Index size = leading * part.terms();
+  double* const low = buffer.reserve(planes_of(digits) * size);
   if (digits == Digits::halves)
-    matrix.for_each<std::int64_t>(part, [=](std::int64_t value, Index position) {
+    matrix.for_each<std::int64_t>(part, leading, [=](std::int64_t value, Index position) {
       const auto low_half = static_cast<std::int16_t>(value & 0xffff);
       const std::int64_t high_half = (value - low_half) >> 16;
       double* const here = low + position;
@@ -160,14 +160,13 @@ std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& pa
       here[size] = static_cast<double>(high_half);
       here[2 * size] = static_cast<double>(low_half + high_half);
     });
+  else if (digits == Digits::binary32)
+    matrix.for_each<float>(part, leading, [=](float value, Index position) { low[position] = value; });
   else
-    matrix.copy(part, low);
-  if (digits == Digits::binary32)
-    for (double& value : buffer) value = static_cast<float>(value);
+    matrix.for_each<double>(part, leading, [=](double value, Index position) { low[position] = value; });
   std::vector<BlasMatrix<double>> matrices;
-  matrices.reserve(planes);
-  for (std::size_t plane = 0; plane < planes; ++plane)
-    matrices.push_back({low + plane * size, part.rows(), part.terms(), part.rows(), false});
+  for (Index plane = 0; plane < planes_of(digits); ++plane)
+    matrices.push_back({low + plane * size, part.rows(), part.terms(), leading, false});
   return matrices;
 }
 
@@ -176,17 +175,20 @@ std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& pa
 class ProductBlock {
  public:
   ProductBlock(Index rows, Index columns, Digits digits)
-      : rows_(rows), size_(static_cast<std::size_t>(rows * columns)), sums_(size_ * planes_of(digits)) {}
+      : rows_(rows),
+        size_(static_cast<std::size_t>(rows * columns)),
+        is_whole_(planes_of(digits) == 1),
+        sums_(rows * columns * planes_of(digits)) {}
 
   void add_products(const std::vector<BlasMatrix<double>>& a, const std::vector<BlasMatrix<double>>& b) {
     constexpr Index most_terms = Index{1} << 20;
-    terms_ += a.front().terms;
-    if (a.size() > 1 && terms_ > most_terms) carry(a.front().terms);
+    if (!is_whole_ && terms_ + a.front().terms > most_terms) carry();
     for (std::size_t plane = 0; plane < a.size(); ++plane)
-      multiply(a[plane], b[plane], 1.0, sums_.data() + plane * size_, rows_);
+      multiply(a[plane], b[plane], terms_ == 0 ? 0.0 : 1.0, sums_.data() + plane * size_, rows_);
+    terms_ += a.front().terms;
   }
   /// The sum, where operands are whole.
-  [[nodiscard]] double value(std::size_t position) const { return sums_[position]; }
+  [[nodiscard]] double value(std::size_t position) const { return sums_.data()[position]; }
   /// The exact integer.
   [[nodiscard]] Int128 integer(std::size_t position) const {
     return (carried_.empty() ? Int128{0} : carried_[position]) + integer_of_sums(position);
@@ -195,24 +197,23 @@ class ProductBlock {
  private:
   [[nodiscard]] Int128 integer_of_sums(std::size_t position) const {
     const auto sum = [&](std::size_t plane) {
-      return static_cast<std::int64_t>(sums_[plane * size_ + position]);
+      return static_cast<std::int64_t>(value(plane * size_ + position));
     };
-    if (sums_.size() == size_) return sum(0);
     // Σ (low + high) · (low + high) is the cross products and both squares.
     return sum(0) + Int128{sum(2) - sum(0) - sum(1)} * 65536 + (Int128{sum(1)} << 32);
   }
-  /// Leaves the sums empty for further `terms`.
-  void carry(Index terms) {
+  /// Leaves the sums empty for further terms.
+  void carry() {
     carried_.resize(size_);
     for (std::size_t position = 0; position < size_; ++position)
       carried_[position] += integer_of_sums(position);
-    std::fill(sums_.begin(), sums_.end(), 0.0);
-    terms_ = terms;
+    terms_ = 0;
   }
 
   Index rows_;
   std::size_t size_;
-  std::vector<double> sums_;
+  bool is_whole_;
+  Scratch<double> sums_;
   Index terms_ = 0;  // in the sums
   std::vector<Int128> carried_;
 };
@@ -227,7 +228,7 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
   const Index row_blocks = (lhs.rows() - 1) / block_rows + 1;
   const Index column_blocks = (rhs.rows() - 1) / block_columns + 1;
   parallel_for(row_blocks * column_blocks, 1, [&](Index first, Index last) {
-    std::vector<double> left, right;
+    Scratch<double> left, right;
     for (Index task = first; task < last; ++task) {
       const Index i = task % row_blocks * block_rows;
       const Index j = task / row_blocks * block_columns;
@@ -257,11 +258,13 @@ void matmul_in_double(const KernelCall& call) {
 }
 
 double greatest_magnitude(const Matrix& matrix) {
-  std::int64_t greatest = 0;
-  matrix.for_each<std::int64_t>(matrix.all(), [&](std::int64_t value, Index) {
-    greatest = std::max(greatest, value < 0 ? -value : value);
+  std::int32_t least = 0;
+  std::int32_t greatest = 0;
+  matrix.for_each<std::int32_t>(matrix.all(), matrix.rows(), [&](std::int32_t value, Index) {
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
   });
-  return static_cast<double>(greatest);
+  return std::max(-static_cast<double>(least), static_cast<double>(greatest));
 }
 
 template <class Slot>
@@ -270,14 +273,16 @@ void matmul_integer(const KernelCall& call) {
   const Matrix rhs(call.operands[1]);
   // Doubles hold every integer up to 2^53, and so does any partial sum of whole products below this bound.
   const double bound = greatest_magnitude(lhs) * greatest_magnitude(rhs) * static_cast<double>(lhs.terms());
-  const bool is_small = bound < 0x1p53;
-  const auto sum = [=](const ProductBlock& block, std::size_t position) {
-    return is_small ? Int128{static_cast<std::int64_t>(block.value(position))} : block.integer(position);
-  };
-  contract_blocks<Slot>(call, lhs, rhs, is_small ? Digits::whole : Digits::halves,
-                        [&](Slot& slot, const ProductBlock& block, std::size_t position) {
-                          kept_sums::store(call.plan.operation, slot, sum(block, position));
-                        });
+  if (bound < 0x1p53)
+    contract_blocks<Slot>(
+        call, lhs, rhs, Digits::whole, [&](Slot& slot, const ProductBlock& block, std::size_t position) {
+          kept_sums::store(call.plan.operation, slot, static_cast<std::int64_t>(block.value(position)));
+        });
+  else
+    contract_blocks<Slot>(call, lhs, rhs, Digits::halves,
+                          [&](Slot& slot, const ProductBlock& block, std::size_t position) {
+                            kept_sums::store(call.plan.operation, slot, block.integer(position));
+                          });
 }
 
 /// Products too few to be worth any preparation.
@@ -307,11 +312,10 @@ void matmul_of_batches(const KernelCall& call) {
     return;
   }
   if (target_of(call)) return matmul_float(call, 0.0F);
-  const auto products = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(call.layout.size()));
-  auto* const data = reinterpret_cast<std::byte*>(products.get());
+  const Scratch<float> products(call.layout.size());
   const Layout layout = Layout::canonical(call.layout.shape());
-  matmul_float({call.plan, call.operands, data, layout, call.parameters}, 0.0F);
-  copy_strided(data, layout, call.result, call.layout, sizeof(float));
+  matmul_float({call.plan, call.operands, products.bytes(), layout, call.parameters}, 0.0F);
+  copy_strided(products.bytes(), layout, call.result, call.layout, sizeof(float));
 }
 
 void add_to_kept_sums(const KernelCall& call) {
