@@ -2,11 +2,14 @@
 
 For every family the times at several sizes are fitted by time = c · n^e, over sizes large enough that a call's fixed
 cost is small. Exponents above 1.1 are marked (for a sort n is n · log n, for a matrix product the number of products).
+Memory alone is as steep where operands leave the caches: NumPy's addition shows it over the same sizes, or its `take`
+for families that read at random. What is no steeper than 1.1 times that is told apart.
 
 Options: --threads 1,2  --repeats N  --only TEXT  --quick  --results FOLDER
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -18,6 +21,7 @@ import harness
 import numpy
 
 STEEPEST = 1.1
+TOO_STEEP, AS_MEMORY = "too steep", "steep as memory is"
 SIZES = tuple(4**power for power in range(7, 12))  # 16 thousand to 4 million elements
 
 
@@ -25,6 +29,7 @@ class Family(NamedTuple):
     name: str
     call: Callable  # makes the function to be timed, for about n elements
     work: Callable = float  # how the time should grow with n
+    memory: str = "in order"  # how it is read: a key of MEMORY
 
 
 def vector(count, low=-1.0):
@@ -142,12 +147,26 @@ FAMILIES = [
     on_vector("cumsum", lambda orlop, x: orlop.cumsum(x, 0)),
     on_vector("sort", lambda orlop, x: orlop.sort(x), lambda count: count * math.log(count)),
     on_vector("topk 10", lambda orlop, x: orlop.topk(x, 10)),
-    Family("gather", gathered),
-    Family("scatter_add", scattered),
+    Family("gather", gathered, memory="at random"),
+    Family("scatter_add", scattered, memory="at random"),
     on_matrix("matmul", lambda orlop, x: orlop.matmul(x, x), lambda count: count**1.5),
     Family("conv_general", convolved),
     Family("gradient of sum(tanh(x · x))", trained),
 ]
+
+
+def added(count):
+    x, y = numpy.ones((2, count), numpy.float32)
+    return lambda: numpy.add(x, y)
+
+
+def taken(count):
+    random = numpy.random.default_rng(7)
+    x, where = numpy.ones(count, numpy.float32), random.integers(0, count, count, dtype=numpy.int32)
+    return lambda: numpy.take(x, where)
+
+
+MEMORY = {"in order": added, "at random": taken}
 
 
 def exponent(work: list[float], times: list[float]) -> float:
@@ -157,27 +176,34 @@ def exponent(work: list[float], times: list[float]) -> float:
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
 
 
-def measure(family: Family, sizes: tuple[int, ...], repeats: int) -> list[float]:
-    import orlop
-
-    orlop.set_grad_enabled(False)
+def measure(make: Callable, sizes: tuple[int, ...], repeats: int) -> list[float]:
     times = []
     for count in sizes:
-        call = family.call(orlop, count)
+        call = make(count)
         times.append(min(harness.time_once(call) for _ in range(repeats)))
     return times
 
 
-def fit(family: Family, sizes: tuple[int, ...], threads: int, repeats: int) -> dict:
-    times = measure(family, sizes, repeats)
+def judge(found: float, memory: float) -> str:
+    if found <= STEEPEST:
+        return ""
+    return AS_MEMORY if found <= STEEPEST * memory else TOO_STEEP
+
+
+def fit(family: Family, sizes: tuple[int, ...], threads: int, repeats: int, memory: float) -> dict:
+    import orlop
+
+    orlop.set_grad_enabled(False)
+    times = measure(functools.partial(family.call, orlop), sizes, repeats)
     found = exponent([family.work(count) for count in sizes], times)
     shown = "  ".join(f"{harness.show_time(seconds):>8}" for seconds in times)
-    verdict = "too steep" if found > STEEPEST else ""
+    verdict = judge(found, memory)
     print(f"{family.name:32} {threads} thread(s)  n^{found:<5.2f} {shown}  {verdict}", flush=True)
     return {
         "family": family.name,
         "threads": threads,
         "exponent": found,
+        "verdict": verdict,
         "times": dict(zip(sizes, times, strict=True)),
     }
 
@@ -198,19 +224,26 @@ def main() -> None:
         options.threads, options.repeats = "1", 1
     import orlop
 
+    sizes = SIZES[:3] if options.quick else SIZES
+    memory = {
+        name: exponent(list(sizes), measure(make, sizes, options.repeats)) for name, make in MEMORY.items()
+    }
+    print("memory: " + ", ".join(f"{name} n^{found:.2f}" for name, found in memory.items()), flush=True)
     results = []
     for threads in dict.fromkeys(int(count) for count in options.threads.split(",")):
         orlop.set_thread_count(threads)
         for family in FAMILIES:
             if options.only in family.name:
-                sizes = SIZES[:3] if options.quick else SIZES
-                results.append(fit(family, sizes, threads, options.repeats))
+                results.append(fit(family, sizes, threads, options.repeats, memory[family.memory]))
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "scaling.json").write_text(
         json.dumps({"machine": harness.describe_machine(), "families": results}, indent=1)
     )
-    steep = [result["family"] for result in results if result["exponent"] > STEEPEST]
-    print(f"{len(results)} fits, too steep: {', '.join(steep) or 'none'}")
+    found = {
+        verdict: ", ".join(result["family"] for result in results if result["verdict"] == verdict) or "none"
+        for verdict in (TOO_STEEP, AS_MEMORY)
+    }
+    print(f"{len(results)} fits, " + "; ".join(f"{verdict}: {names}" for verdict, names in found.items()))
 
 
 if __name__ == "__main__":
