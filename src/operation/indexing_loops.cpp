@@ -73,11 +73,12 @@ SmallVector<Index, 8> joined(std::span<const Index> first, std::span<const Index
 }
 
 /// Calls `body(indices, step, count)` for runs of indices in ordinal order, with several threads where each
-/// is to get at least `grain`.
+/// is to get at least `grain`; of `extents` instead of the layout's own.
 template <class Body>
-void for_each_index_run(const KernelOperand& indices, Index grain, Body body) {
-  const std::array<const Layout*, 1> layouts{indices.layout};
-  const StridedLoop loop = coalesce_together(indices.layout->extents(), layouts);
+void for_each_index_run(const KernelOperand& indices, std::span<const Index> extents, Index grain,
+                        Body body) {
+  const std::array strides{indices.layout->strides()};
+  const StridedLoop loop = coalesce_strides(extents, strides);
   const auto* const data = reinterpret_cast<const std::int32_t*>(indices.data);
   parallel_for(loop.size, grain, [&](Index first, Index last) {
     for_each_run(loop, first, last, [&](std::span<const Index> offsets, Index count) {
@@ -89,9 +90,14 @@ void for_each_index_run(const KernelOperand& indices, Index grain, Body body) {
 }  // namespace
 
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
-  for_each_index_run(indices, 4 * parallel_grain, [&](const std::int32_t* run, Index step, Index count) {
-    check_run(operation, run, step, count, extent);
-  });
+  // What a stride of 0 repeats is looked at once.
+  SmallVector<Index, 8> extents;
+  for (std::size_t leaf = 0; leaf < indices.layout->extents().size(); ++leaf)
+    extents.push_back(indices.layout->strides()[leaf] == 0 ? 1 : indices.layout->extents()[leaf]);
+  for_each_index_run(indices, extents, 4 * parallel_grain,
+                     [&](const std::int32_t* run, Index step, Index count) {
+                       check_run(operation, run, step, count, extent);
+                     });
 }
 
 void check_distinct(std::string_view operation, const KernelOperand& indices) {
@@ -106,9 +112,10 @@ void check_distinct(std::string_view operation, const KernelOperand& indices) {
     is_taken[place] = true;
   };
   const Index all = indices.layout->size();
-  for_each_index_run(indices, all, [&](const std::int32_t* run, Index step, Index count) {
-    for (Index i = 0; i < count; ++i) take(run[i * step]);
-  });
+  for_each_index_run(indices, indices.layout->extents(), all,
+                     [&](const std::int32_t* run, Index step, Index count) {
+                       for (Index i = 0; i < count; ++i) take(run[i * step]);
+                     });
 }
 
 namespace {

@@ -614,6 +614,16 @@ def test_gather_refuses_indices_outside_the_axis(kind, index):
         orlop.gather(floats(1.0, 2.0, 3.0, kind=kind), ints(0, index, kind=kind), 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_that_a_stride_of_zero_repeats_is_looked_at_once(kind):
+    repeated = [Tensor(ints(index, kind=kind).carrier, 0, Layout(Shape(2**60), Stride(0))) for index in (1, 3)]
+    data = floats(1.0, 2.0, 3.0, kind=kind)
+    with pytest.raises(MemoryError):
+        orlop.gather(data, repeated[0], 0)
+    with pytest.raises(IndexError, match="got 3"):
+        orlop.gather(data, repeated[1], 0)
+
+
 def test_gather_checks_its_arguments():
     data, indices = floats(1.0, 2.0, 3.0), ints(0, 1)
     for axis in (1, -2, 2**70):
