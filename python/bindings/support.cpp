@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <stdexcept>
 #include <unordered_set>
 #include <vector>
 
@@ -255,7 +256,7 @@ void set_os_error(const OSError& error) {
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }
 
-/// Sets the Python exception of one of Orlop's errors; any other goes on.
+/// Sets the Python exception of one of Orlop's errors, or of a size beyond all memory; any other goes on.
 void translate_error(const std::exception_ptr& pointer) {
   try {
     std::rethrow_exception(pointer);
@@ -273,6 +274,9 @@ void translate_error(const std::exception_ptr& pointer) {
         translate<AttributeError>(error, PyExc_AttributeError))
       return;
     PyErr_SetObject(PyExc_RuntimeError, to_str(error.what()).ptr());
+  } catch (const std::length_error&) {  // a copy of more elements than memory can have
+    PyErr_SetString(PyExc_MemoryError,
+                    "[orlop] no memory for a copy of so many elements; use smaller operands");
   }
 }
 

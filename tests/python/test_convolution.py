@@ -416,6 +416,15 @@ def test_sizes_near_64_bits_are_refused_before_anything_is_allocated(kind):
     assert array(run(one, one, padding=(HUGE, HUGE - 2), stride=HUGE)).tolist() == [[[0.0, 1.0]]]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_operands_that_no_copy_has_room_for_are_refused(kind):
+    one = carrier_of(np.ones(1, np.float32), kind)
+    for features in (2**61, 2**62):
+        repeated = Tensor(one, 0, Layout(Shape(1, features, 1), Stride(0, 0, 0)))
+        with pytest.raises(MemoryError):
+            orlop.conv_general(repeated, repeated, (1,), ((0, 0),))
+
+
 def test_operands_are_checked_before_the_parameters():
     lhs, kernel = tensor(LHS), tensor(KERNEL)
     for operands in ((LHS, kernel), (lhs, None), (2.0, kernel)):
