@@ -1,7 +1,7 @@
 """Tries every function of one float on all 2^32 inputs and writes the largest errors to docs/accuracy.json.
 
-Needs build/accuracy_test. The errors are in units in the last place of the exact value; those of gelu, whose
-bound is absolute, in units of 2^-23 times its argument.
+Needs build/accuracy_test, which gives pow an exponent for each. The errors are in units in the last place of the
+exact value; those of gelu, whose bound is absolute, in units of 2^-23 times its argument.
 Usage: python tools/accuracy.py [NAME...]      only these functions; the figures of the others stay
 """
 
