@@ -159,7 +159,9 @@ class Pins {
       : carrier_(std::move(carrier)), required_(std::move(required)), purpose_(purpose) {}
   ResidencyPlan enter() {
     if (work_) raise<RuntimeError>(class_name, "the tiles are pinned already; leave the block first");
-    work_.emplace(std::vector<TileWork::Source>{{.carrier = carrier_, .required = required_}}, purpose_);
+    work_.emplace(
+        std::vector<TileWork::Source>{{.carrier = carrier_, .required = required_, .has_steps = false}},
+        purpose_);
     work_->enter_step({}, {});
     return work_->plan(0);
   }

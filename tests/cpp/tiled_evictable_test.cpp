@@ -877,6 +877,22 @@ TEST(TileWork, OneCarrierAsBothOperandsIsOneCarrier) {
   EXPECT_EQ(carrier->residency_stats().misses, 2);
 }
 
+TEST(TileWork, SecondWorkOnTilesStillToComeIsRefusedAndTheFirstGoesOn) {
+  const Ref<TiledEvictable> carrier = cold();
+  const auto begin = [&](Tiles tiles, Purpose purpose) {
+    return std::make_unique<TileWork>(std::vector<TileWork::Source>{{carrier, set(tiles)}}, purpose);
+  };
+  const auto first = begin({{0, 0}, {1, 0}}, Purpose::projection);
+  expect_refusal<RuntimeError>([&] { static_cast<void>(begin({{1, 0}}, Purpose::projection)); }, "wait");
+  expect_refusal<RuntimeError>([&] { static_cast<void>(sweep(carrier)); }, "tile (0, 0) is pinned");
+  const std::vector<TileWork::TileRef> step{{0, 0}, {0, 1}};
+  first->enter_step(step, {});
+  const auto second = begin({{1, 0}}, Purpose::projection);  // pins add up
+  first->finish();
+  second->finish();
+  EXPECT_EQ(carrier->primary_tiles(), set({{0, 0}, {1, 0}}));
+}
+
 TEST(TileWork, BudgetedOperationsTakeTurnsAndRefuseTheirOwnCallbacks) {
   const Ref<TiledEvictable> carrier = cold(32);
   const Ref<TiledEvictable> other = cold(32);

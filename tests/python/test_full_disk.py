@@ -72,6 +72,21 @@ PROGRAMS = {
         hierarchy.promote()
         assert friendly.to_list(Tensor(hierarchy, 0, values.layout)) == expected and hierarchy.version == 0
     """,
+    "tiles": """
+        from orlop import TiledEvictable, TileSet, relu
+        tiled = TiledEvictable(values.carrier.new_like(expected), FileBacked(dtype=FLOAT), (10,), (COUNT // 10,))
+        whole, two = Tensor(tiled, 0, values.layout), TileSet([(0,), (7,)])
+        fill(4096)
+        refused(lambda: tiled.evict(two))
+        assert tiled.secondary_tiles == TileSet() and friendly.to_list(relu(whole)) == expected
+        free()
+        tiled.evict(two)
+        fill()
+        tiled.promote(two)
+        tiled[0] = 5.0
+        tiled.evict(two)  # the tiles have their blocks since they were there first
+        assert tiled.secondary_tiles == two and friendly.to_list(relu(whole)) == [5.0, *expected[1:]]
+    """,
     "slots": """
         carrier = prototype.allocate_like(COUNT)
         fill()

@@ -198,7 +198,20 @@ bool TileStore::pinned_by_others(Index tile, const Tile& entry, const TileClaim*
   return pins > 0;
 }
 
-void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all) {
+/// A tile that has still to come can be brought in by whoever alone has pinned it.
+void TileStore::require_unpinned(const std::vector<Index>& readable, bool reads_all) const {
+  if (works_ == 0 || primary_count_ == table_.count()) return;
+  const auto require = [this](Index tile) {
+    const Tile& entry = table_[tile];
+    if (entry.location == TileLocation::secondary && pinned_by_others(tile, entry, nullptr))
+      refuse_pinned(tile);
+  };
+  for (const Index tile : readable) require(tile);
+  for (Index tile = 0; reads_all && tile < table_.count(); ++tile) require(tile);
+}
+
+void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all,
+                           bool has_steps) {
   check_open();
   if (pending_count_ != 0 && claim.is_all)
     raise<RuntimeError>(what, pending_count_, " tiles are part of a pending residency request; wait for it",
@@ -210,6 +223,7 @@ void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& rea
     raise<RuntimeError>(what, invalid_count_, " of the tiles are invalid: they have no values yet");
   for (const Index tile : readable)
     if (table_[tile].location == TileLocation::invalid) refuse_invalid(tile);
+  if (has_steps) require_unpinned(readable, reads_all);
   for (const Index tile : claim.tiles) table_.edit(tile);  // what may fail, before anything has changed
   for (const Index tile : claim.tiles) ++table_.edit(tile).pins;
   if (claim.is_all) ++all_pins_;

@@ -84,8 +84,9 @@ class TileStore {
 
   // --- Work; everything with the lock held unless it says otherwise
   // ------------------------------------------
-  /// RuntimeError ‹wait› where a tile is pending, ‹invalid›, ‹released›. Otherwise all are pinned.
-  void begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all);
+  /// RuntimeError ‹wait› where a tile is pending, ‹invalid›, ‹released›; also where steps are to bring a tile
+  /// in that other work has pinned. Otherwise all are pinned.
+  void begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all, bool has_steps);
   void end_work(const TileClaim& claim) noexcept;
   /// What hold() needs memory for.
   void prepare_hold(Index tile) { table_.edit(tile); }
@@ -134,6 +135,7 @@ class TileStore {
   [[noreturn]] void refuse_pending(Index tile) const;
   [[noreturn]] void refuse_pinned(Index tile) const;
   [[noreturn]] void refuse_invalid(Index tile) const;
+  void require_unpinned(const std::vector<Index>& readable, bool reads_all) const;
   void check_request(std::span<const Index> tiles, bool evicts, const TileClaim* claim) const;
   void check_routes(bool evicts) const;  // without the lock
   [[nodiscard]] bool pinned_by_others(Index tile, const Tile& entry, const TileClaim* claim) const noexcept;

@@ -29,6 +29,7 @@ struct TileWork::State {
     std::optional<std::vector<Index>> required;  // absent: all
     Index minimum_tiles;
     bool is_read;
+    bool has_steps;
     ResidencyPlan plan{};
     detail::TileClaim claim{};
     std::vector<Index> promote{};
@@ -114,7 +115,8 @@ void TileWork::State::add(Source source) {
   std::optional<std::vector<Index>> required;
   if (source.required) required = source.required->numbers(source.carrier->grid().grid_shape());
   if (found == carried.end()) {
-    carried.push_back({std::move(source.carrier), std::move(required), source.minimum_tiles, source.is_read});
+    carried.push_back({std::move(source.carrier), std::move(required), source.minimum_tiles, source.is_read,
+                       source.has_steps});
     return;
   }
   found->minimum_tiles = std::max(found->minimum_tiles, source.minimum_tiles);
@@ -174,7 +176,7 @@ void TileWork::State::begin(Carried& carried) const {
   std::vector<Index> readable = carried.promote;
   if (carried.is_read && carried.required) readable = union_of(readable, *carried.required);
   for (const Index tile : carried.retained) store.prepare_hold(tile);
-  store.begin_work(carried.claim, readable, carried.is_read && !carried.required);
+  store.begin_work(carried.claim, readable, carried.is_read && !carried.required, carried.has_steps);
   carried.is_begun = true;
   for (const Index tile : carried.retained) store.hold(tile);
 }

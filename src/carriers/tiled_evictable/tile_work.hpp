@@ -29,6 +29,8 @@ class ORLOP_API TileWork {
     Index minimum_tiles = 1;
     /// Whether values of the required tiles are needed: then none of them may be invalid.
     bool is_read = true;
+    /// Whether steps are to bring the required tiles in: then no other work may be about to.
+    bool has_steps = true;
   };
   struct TileRef {
     std::size_t source;  ///< index of the Source as given
