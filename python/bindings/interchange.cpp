@@ -387,7 +387,6 @@ nb::object to_array(TensorObject& self, nb::handle dtype, nb::handle copy) {
 PyType_Slot* tensor_slots() {
   static PyType_Slot slots[] = {collector_slots[0],
                                 collector_slots[1],
-                                {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
                                 {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                                 {0, nullptr}};

@@ -289,19 +289,6 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
 
 }  // namespace
 
-PyObject* get_attribute(PyObject* self, PyObject* name) {
-  PyObject* value = PyObject_GenericGetAttr(self, name);
-  if (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
-  try {
-    const nb::python_error missing;  // takes the AttributeError over
-    const nb::object places = nb::module_::import_("orlop").attr("_whereabouts")(nb::handle(name));
-    PyErr_SetObject(PyExc_AttributeError, (nb::str(missing.value()) + places).ptr());
-  } catch (...) {
-    set_python_error();
-  }
-  return nullptr;
-}
-
 void bind_tensor(nb::module_& module) {
   nb::class_<TensorObject> tensor(
       module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),

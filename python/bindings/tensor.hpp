@@ -59,9 +59,7 @@ Argument to_argument(nb::handle value);
 Argument python_argument(nb::handle value);
 nb::object from_argument(const Argument& argument);
 
-/// An attribute of a Tensor; the AttributeError says where Orlop has what was looked for.
-PyObject* get_attribute(PyObject* self, PyObject* name);
-/// The slots of the collector, of attributes and of the buffer protocol.
+/// The collector's slots and those of the buffer protocol.
 PyType_Slot* tensor_slots();
 /// DLPack and `__array__`.
 void bind_tensor_exchange(nb::class_<TensorObject>& tensor);

@@ -225,29 +225,21 @@ def __getattr__(name):
 
 # What other libraries call by other names.
 _SYNONYMS = {
-    "T": "orlop.permute",
     "amax": "orlop.reduce_max",
     "amin": "orlop.reduce_min",
-    "detach": "orlop.no_grad",
     "dot": "orlop.matmul",
-    "expand": "orlop.broadcast_to",
     "flatten": "orlop.rearrange",
     "max": "orlop.reduce_max",
     "min": "orlop.reduce_min",
-    "numpy": "numpy.asarray",
     "prod": "orlop.reduce_prod",
     "ravel": "orlop.rearrange",
-    "requires_grad": "orlop.no_grad",
-    "to": "orlop.move",
-    "tolist": "orlop.friendly.to_list",
     "transpose": "orlop.permute",
-    "view": "orlop.reshape",
     "where": "orlop.select",
 }
 
 
 def _whereabouts(name):
-    """Where a newcomer finds what a Tensor or the package itself does not have, for the message."""
+    """Where a newcomer who looks here finds a name of the submodules or of other libraries, for the message."""
     if name.startswith("_"):
         return ""
     modules = ("friendly", "functional", "nn", "einops", "io", "layout")
