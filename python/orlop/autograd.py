@@ -16,12 +16,15 @@ class no_grad:
     True
     """
 
+    def __init__(self):
+        self._before = []  # one object may be entered again inside itself
+
     def __enter__(self):
-        self._before = is_grad_enabled()
+        self._before.append(is_grad_enabled())
         set_grad_enabled(False)
 
     def __exit__(self, *exception):
-        set_grad_enabled(self._before)
+        set_grad_enabled(self._before.pop())
         return False
 
     def __call__(self, function):

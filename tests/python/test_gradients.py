@@ -241,3 +241,12 @@ def test_grad_computes_nothing_for_leaves_that_are_not_asked_for():
     np.testing.assert_array_equal(array(found), array(shared))
     with pytest.raises(ValueError, match="share slots"):
         orlop.grad(asked * shared, [asked, shared], cotangent)
+
+
+def test_one_no_grad_object_may_be_entered_inside_itself():
+    scope = orlop.no_grad()
+    with scope:
+        with scope:
+            assert not orlop.is_grad_enabled()
+        assert not orlop.is_grad_enabled()
+    assert orlop.is_grad_enabled()
