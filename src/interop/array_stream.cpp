@@ -12,6 +12,7 @@
 #include "orlop/interop/foreign_array.hpp"
 #include "orlop/interop/friendly.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "storage/fresh_storage.hpp"
 
 namespace orlop::inline v0 {
 
@@ -60,11 +61,8 @@ Tensor read_array(const detail::InputFile& file, const FileArray& array, const R
                                               : friendly::column_major(array.extents);
   const Index count = layout.size();
   const Ref<Carrier> carrier =
-      prototype ? prototype->allocate_like(count, {.dtype = prototype->factory_dtype(dtype), .empty = true})
+      prototype ? fresh_storage(*prototype, count, {.dtype = prototype->factory_dtype(dtype), .empty = true})
                 : CPU::make(count, {.dtype = dtype, .empty = true});
-  if (carrier->size() < count)
-    raise<RuntimeError>(carrier->carrier_class().name(), "allocate_like gave ", carrier->size(),
-                        " slots where ", count, " were asked for");
   const Index slot_bytes = dtype.slot_bytes();
   const Index block = std::min(block_bytes / slot_bytes, count);
   auto* const file_backed = array.is_swapped ? nullptr : dynamic_cast<FileBacked*>(carrier.get());

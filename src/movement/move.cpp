@@ -12,6 +12,7 @@
 #include "orlop/operation/grad_mode.hpp"
 #include "orlop/operation/profiler.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "storage/fresh_storage.hpp"
 
 namespace orlop::inline v0 {
 
@@ -387,7 +388,7 @@ Gradients MoveOperation::backward(const Tensor& gradient) {
   Tensor staged = copy_to_carrier(gradient, *destination_);
   if (!(staged.layout() == layout)) staged = copy_to_layout(staged, layout);
   const Ref<Carrier> target =
-      tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+      fresh_storage(*tensor.carrier(), layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const std::array<Argument, 2> arguments{Argument(staged), Argument::of(target)};
   Gradients gradients;
   gradients.emplace_back(execute_lowered_operation(*reverse_, arguments));

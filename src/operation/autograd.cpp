@@ -10,6 +10,7 @@
 #include "operation/dispatch.hpp"
 #include "operation/gradient.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "storage/fresh_storage.hpp"
 
 namespace orlop::inline v0 {
 
@@ -237,7 +238,7 @@ Tensor one_like(const Tensor& tensor) {
     raise<ValueError>("backward", "only a Tensor of shape (1,) can start without a gradient: its shape is ",
                       layout.shape(), "; pass gradient=");
   Ref<Carrier> carrier =
-      tensor.carrier()->allocate_like(layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+      fresh_storage(*tensor.carrier(), layout.cosize(), {.dtype = tensor.carrier()->dtype()});
   const float one = 1.0F;
   carrier->write_span(0, 1, &one);
   return Tensor::trusted(std::move(carrier), 0, layout);
@@ -294,7 +295,7 @@ std::optional<Tensor> stack(const std::vector<std::optional<Tensor>>& parts) {
   const auto count = static_cast<Index>(parts.size());
   const Layout layout = Layout::concat(Layout::leaf(count, span), part);
   Carrier& prototype = *(*first)->carrier();
-  Ref<Carrier> carrier = prototype.allocate_like(count * span, {.dtype = prototype.dtype()});
+  Ref<Carrier> carrier = fresh_storage(prototype, count * span, {.dtype = prototype.dtype()});
   std::vector<std::byte> slots(slots_to_bytes(prototype.dtype(), span));
   for (Index k = 0; k < count; ++k) {
     const std::optional<Tensor>& entry = parts[static_cast<std::size_t>(k)];

@@ -10,6 +10,7 @@
 #include "orlop/base/blocking.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "storage/fresh_storage.hpp"
 
 namespace orlop::inline v0 {
 
@@ -203,7 +204,7 @@ Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
   KernelInputs inputs(arguments, plan);
   definition.check_values(arguments, inputs.operands());
   const Index slots = resolution.layout.cosize();
-  Ref<Carrier> carrier = prototype.allocate_like(slots, {.dtype = plan.output, .empty = true});
+  Ref<Carrier> carrier = fresh_storage(prototype, slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
   KernelFunction kernel = table != nullptr ? definition.kernel(*table) : nullptr;
   if (kernel == nullptr) kernel = reference_kernels().find(definition.kernel_name());

@@ -4,6 +4,7 @@
 #include "operation/definition.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "storage/fresh_storage.hpp"
 
 namespace orlop::inline v0 {
 
@@ -45,13 +46,13 @@ Layout two_mode_layout(std::span<const Index> first, std::span<const Index> firs
 }  // namespace
 
 Tensor GradientContext::constant(const Shape& shape, float value) const {
-  Ref<Carrier> carrier = cotangent_.carrier()->allocate_like(1, {.dtype = dtypes::Float32});
+  Ref<Carrier> carrier = fresh_storage(*cotangent_.carrier(), 1, {.dtype = dtypes::Float32});
   carrier->write_span(0, 1, &value);
   return Tensor::trusted(std::move(carrier), 0, repeated_slot(shape));
 }
 
 Tensor GradientContext::zeros(const Layout& layout) const {
-  return Tensor::trusted(cotangent_.carrier()->allocate_like(layout.cosize(), {.dtype = dtypes::Float32}), 0,
+  return Tensor::trusted(fresh_storage(*cotangent_.carrier(), layout.cosize(), {.dtype = dtypes::Float32}), 0,
                          layout);
 }
 
@@ -116,7 +117,7 @@ Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Inde
   if (dtype.storage_type() == StorageType::other)
     return scatter_values_into_zeros(tensor, layout, offset, slots);
   const bool covers_all = layout.size() == slots && layout.is_injective();
-  Ref<Carrier> carrier = source.allocate_like(slots, {.dtype = dtype, .empty = covers_all});
+  Ref<Carrier> carrier = fresh_storage(source, slots, {.dtype = dtype, .empty = covers_all});
   const Index span = tensor.layout().cosize();
   // In place where both sides are host memory, otherwise through host copies.
   std::vector<std::byte> source_copy, target_copy;
@@ -148,7 +149,7 @@ Tensor copy_to_carrier(const Tensor& tensor, const Carrier& prototype) {
   const Index span = tensor.layout().cosize();
   std::vector<std::byte> slots(slots_to_bytes(source.dtype(), span));
   source.read_span(tensor.offset(), span, slots.data());
-  Ref<Carrier> carrier = prototype.allocate_like(span, {.dtype = source.dtype()});
+  Ref<Carrier> carrier = fresh_storage(prototype, span, {.dtype = source.dtype()});
   carrier->write_span(0, span, slots.data());
   return Tensor::trusted(std::move(carrier), 0, tensor.layout());
 }

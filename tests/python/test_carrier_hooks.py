@@ -216,3 +216,53 @@ def test_the_base_owns_its_rules():
     assert float(tensor[0]) == 1.0
     tensor[0] = 2.0
     assert carrier.values == [2.0]
+
+
+# --- Factories that make something else -----------------------------------------------------------------------
+
+
+class Deceiving(Minimal):
+    """Computes mul; its factory makes what the test says."""
+
+    made = None
+
+    def allocate_like(self, size, mutable=True):
+        return self.made(size)
+
+    def _dispatch_op(self, operation_name):
+        return table_operation(operation_name)
+
+
+register_operation_capabilities(
+    Deceiving, [OperationCapability.from_plan(resolve_operation_plan("mul", FLOAT, FLOAT))]
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "words"),
+    [
+        (lambda size: CPU(1), TypeError, "of its own exact class: got CPU"),
+        (lambda size: CPU(size), TypeError, "of its own exact class: got CPU"),
+        (lambda size: Deceiving([0.0] * (size - 1)), ValueError, "too few slots: 300000 asked for, 299999 returned"),
+        (lambda size: Deceiving([0] * size, INT), TypeError, "must return slots of Float32: got Int32"),
+        (lambda size: size, TypeError, "must return a Carrier: got int"),
+    ],
+)
+def test_what_a_factory_makes_is_checked_before_a_kernel_writes(made, error, words):
+    x = Tensor(Deceiving([1.0] * 300_000), 0, Layout(Shape(300_000), Stride(1)))
+    Deceiving.made = staticmethod(made)
+    with pytest.raises(error, match=words):
+        x * x
+    with pytest.raises(error, match=words):
+        x.backward(x)  # the stored gradient is a copy
+    assert x.grad is None and x.version == 0
+
+
+def test_a_hierarchy_over_a_factory_that_makes_too_little_writes_nothing():
+    x = Tensor(Evictable(Deceiving([1.0] * 300_000), CPU(0)), 0, Layout(Shape(300_000), Stride(1)))
+    Deceiving.made = staticmethod(lambda size: CPU(1))
+    with pytest.raises(TypeError, match="of its own exact class: got CPU"):
+        x * x
+    with pytest.raises((TypeError, ValueError)):
+        x.backward(x)
+    assert x.grad is None

@@ -62,10 +62,10 @@ class Outer(Carrier):
         pass
 
     def new_like(self, values, mutable=True, dtype=None):
-        return Outer()
+        return type(self)()
 
     def allocate_like(self, size, mutable=True, dtype=None, empty=False):
-        return Outer()
+        return type(self)()
 
     def scatter(self, to_scatter, scatter_onto, mapping, mapping_offset=0):
         raise NotImplementedError
