@@ -76,13 +76,11 @@ struct Layer {
     travel(&Evictable::evict);
     return result;
   }
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    return add(matmul(x, parameters[0]), parameters[1]);
-  }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return matmul(x, parameters[0]) + parameters[1]; }
   void step(float rate) const {
     const NoGrad no_grad;
     for (const Tensor& parameter : parameters) {
-      const Tensor updated = sub(parameter, mul(gradient_of(parameter), Scalar(rate)));
+      const Tensor updated = parameter - gradient_of(parameter) * rate;
       parameter.carrier()->scatter(updated, parameter, parameter.layout());
       set_gradient(parameter, {});
     }
@@ -92,9 +90,9 @@ struct Layer {
 };
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& one_hot) {
-  const Tensor shifted = sub(logits, unsqueeze(reduce_max(logits, "row class -> row"), 1));
+  const Tensor shifted = logits - unsqueeze(reduce_max(logits, "row class -> row"), 1);
   const Tensor log_total = log(reduce_sum(exp(shifted), "row class -> row"));
-  return friendly::mean(sub(log_total, reduce_sum(mul(shifted, one_hot), "row class -> row")));
+  return friendly::mean(log_total - reduce_sum(shifted * one_hot, "row class -> row"));
 }
 
 /// Trains and returns the loss of each epoch; prints one line per epoch where the parameters spill to files.

@@ -32,9 +32,9 @@ Tensor vector(const std::string& path, const std::string& name) { return unsquee
 
 /// x / sqrt(variance of x), scaled and shifted, for each token.
 Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor centred = sub(x, div(reduce_sum(x, "token feature -> token 1"), Scalar(384.0F)));
-  const Tensor variance = div(reduce_sum(mul(centred, centred), "token feature -> token 1"), Scalar(384.0F));
-  return add(mul(div(centred, sqrt(add(variance, Scalar(1e-12F)))), weight), bias);
+  const Tensor centred = x - reduce_sum(x, "token feature -> token 1") / 384.0F;
+  const Tensor variance = reduce_sum(centred * centred, "token feature -> token 1") / 384.0F;
+  return centred / sqrt(variance + 1e-12F) * weight + bias;
 }
 
 /// The layer with its matrices in files, of which each may have `budget` bytes in memory; or, without one,
@@ -45,7 +45,7 @@ class Layer {
     for (const std::string& name : matrices) {
       const Tensor by_row = load(path_, first_layer + name + ".weight");
       const Index rows = by_row.layout().extents()[0], columns = by_row.layout().extents()[1];
-      const Tensor by_column = mul(by_row, Scalar(1.0F));  // a fresh Tensor, first mode fastest
+      const Tensor by_column = by_row * 1.0F;  // a fresh Tensor, first mode fastest
       if (!budget) {
         matrices_.emplace(name, by_column);
         continue;
@@ -61,11 +61,10 @@ class Layer {
   }
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    const Tensor y = normalised(add(attention(x), x), vector(path_, norm("attention.output", "weight")),
+    const Tensor y = normalised(attention(x) + x, vector(path_, norm("attention.output", "weight")),
                                 vector(path_, norm("attention.output", "bias")));
     const Tensor z = linear(gelu(linear(y, matrices[4])), matrices[5]);
-    return normalised(add(z, y), vector(path_, norm("output", "weight")),
-                      vector(path_, norm("output", "bias")));
+    return normalised(z + y, vector(path_, norm("output", "weight")), vector(path_, norm("output", "bias")));
   }
 
   [[nodiscard]] streaming::ResidencyStats stats() const {
@@ -84,7 +83,7 @@ class Layer {
     return first_layer + part + ".LayerNorm." + what;
   }
   [[nodiscard]] Tensor linear(const Tensor& x, const std::string& name) const {
-    return add(matmul(x, matrices_.at(name)), vector(path_, first_layer + name + ".bias"));
+    return matmul(x, matrices_.at(name)) + vector(path_, first_layer + name + ".bias");
   }
   [[nodiscard]] Tensor attention(const Tensor& x) const {
     const Index count = x.layout().extents()[0];
@@ -92,10 +91,10 @@ class Layer {
     const Tensor query = reshape(linear(x, matrices[0]), by_head);
     const Tensor key = reshape(linear(x, matrices[1]), by_head);
     const Tensor value = reshape(linear(x, matrices[2]), by_head);
-    const Tensor scores = mul(einsum(query, key, "i d h, j d h -> i j h"), Scalar(1.0F / std::sqrt(32.0F)));
-    const Tensor weights = exp(sub(scores, reduce_max(scores, "i j h -> i 1 h")));
+    const Tensor scores = einsum(query, key, "i d h, j d h -> i j h") / std::sqrt(32.0F);
+    const Tensor weights = exp(scores - reduce_max(scores, "i j h -> i 1 h"));
     const Tensor mixed =
-        einsum(div(weights, reduce_sum(weights, "i j h -> i 1 h")), value, "i j h, j d h -> i d h");
+        einsum(weights / reduce_sum(weights, "i j h -> i 1 h"), value, "i j h, j d h -> i d h");
     return linear(reshape(mixed, Shape{count, width}), matrices[3]);
   }
 

@@ -10,7 +10,7 @@ class Cube final : public orlop::Operation {
   orlop::Gradients backward(const orlop::Tensor& gradient) override {
     const orlop::NoGrad no_grad;
     const orlop::Tensor& x = inputs().front();
-    return {orlop::mul(orlop::mul(gradient, orlop::mul(x, x)), orlop::Scalar(3.0))};
+    return {gradient * (x * x) * 3.0};
   }
 
  protected:
@@ -30,7 +30,7 @@ struct CubeSemantics final : orlop::OperationSemantics {
   bool differentiable() const override { return true; }
   orlop::Gradients vjp(const orlop::VJPContext& context, orlop::Cotangents cotangents) const override {
     const orlop::Tensor& x = context.saved_operands().front();
-    return {orlop::mul(orlop::mul(*cotangents[0], orlop::mul(x, x)), orlop::Scalar(3.0))};
+    return {*cotangents[0] * (x * x) * 3.0};
   }
 
   std::shared_ptr<const orlop::OperationPlan> plan = std::make_shared<const orlop::OperationPlan>(
