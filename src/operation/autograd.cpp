@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "operation/definition.hpp"
 #include "operation/dispatch.hpp"
 #include "operation/gradient.hpp"
+#include "orlop/base/blocking.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "storage/fresh_storage.hpp"
 
@@ -26,6 +29,23 @@ Operation* node_of(const Tensor& tensor) {
   return static_cast<Operation*>(tensor.require_object().autograd_node.get());
 }
 
+/// While it lives no other thread reads or sets a `.grad`: threads that share a leaf add to it at once.
+class GradientAccess {
+ public:
+  GradientAccess() {
+    while (!lock_.try_lock()) {
+      const BlockingScope blocking;  // whoever has the lock may need the interpreter to count a reference
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  static std::mutex mutex_;
+  std::unique_lock<std::mutex> lock_{mutex_, std::defer_lock};
+};
+
+std::mutex GradientAccess::mutex_;
+
 }  // namespace
 
 Ref<Operation> autograd_node(const Tensor& tensor) { return Ref<Operation>(node_of(tensor)); }
@@ -37,12 +57,16 @@ void set_autograd_node(const Tensor& tensor, Ref<Operation> node) {
 
 Tensor gradient_of(const Tensor& tensor) {
   require_differentiable(tensor, "grad");
-  return tensor.require_object().gradient;
+  const TensorObject& object = tensor.require_object();
+  const GradientAccess access;
+  return object.gradient;
 }
 
 void set_gradient(const Tensor& tensor, Tensor gradient) {
   if (gradient) require_differentiable(tensor, "grad");
-  tensor.require_object().gradient = std::move(gradient);
+  TensorObject& object = tensor.require_object();
+  const GradientAccess access;
+  std::swap(object.gradient, gradient);  // what was there is let go without the lock
 }
 
 void retain_grad(const Tensor& tensor, bool retain) {
@@ -195,15 +219,14 @@ class Traversal {
       arrivals.emplace_back(target, stored_gradient(target, cotangent));
     }
     std::vector<Update> updates;
-    // A large sum lets other threads of Python go on: what they have added meanwhile is added to.
+    // What other threads have added while the sums were computed is added to.
     do {
       updates.clear();
       for (const auto& [target, arrived] : arrivals) {
-        const Tensor before = target.object()->gradient;
+        const Tensor before = gradient_of(target);
         updates.push_back({target.object(), before, before ? add_gradients(before, arrived) : arrived});
       }
-    } while (!std::ranges::all_of(updates, [](const Update& u) { return u.object->gradient == u.before; }));
-    for (Update& update : updates) std::swap(update.object->gradient, update.after);
+    } while (!set_all(updates));
   }
 
   void release_nodes() {
@@ -216,14 +239,24 @@ class Traversal {
            std::find(leaves_->begin(), leaves_->end(), input) != leaves_->end();
   }
 
-  struct Arrival {
-    Tensor target;
-    Tensor cotangent;
-  };
   struct Update {
     TensorObject* object;
     Tensor before;
     Tensor after;
+  };
+
+  /// False, with nothing set, where a gradient is another one than before.
+  static bool set_all(std::vector<Update>& updates) {
+    const GradientAccess access;
+    if (!std::ranges::all_of(updates, [](const Update& u) { return u.object->gradient == u.before; }))
+      return false;
+    for (Update& update : updates) std::swap(update.object->gradient, update.after);
+    return true;
+  }
+
+  struct Arrival {
+    Tensor target;
+    Tensor cotangent;
   };
   std::vector<Ref<Operation>> order_;  // producers first
   std::unordered_map<TensorObject*, Arrival> arrived_;

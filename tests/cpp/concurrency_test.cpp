@@ -181,7 +181,6 @@ TEST(Concurrency, OperationsAndGradientsOverSharedOperands) {
     for (int round = 0; round < kRounds; ++round) {
       const Tensor mine = values();
       const Tensor result = mul(mine, shared);
-      // Not backward(): it adds to the gradient of the shared leaf too, which threads must take turns at.
       const std::array<Tensor, 1> inputs{mine};
       const auto gradients = grad(add(result, mul(mine, shared)), inputs, ones);
       if (elements<float>(gradients[0].value()) != expected) ADD_FAILURE() << "thread " << thread;
@@ -190,6 +189,19 @@ TEST(Concurrency, OperationsAndGradientsOverSharedOperands) {
     }
   });
   profiler.exit();
+}
+
+TEST(Concurrency, NoGradientOfASharedLeafIsLost) {
+  const Tensor shared = values();
+  const Tensor ones =
+      testing_support::place(Backend::cpu, std::vector<float>(4, 1.0F), Layout(Shape{4}, Stride{1}));
+  together([&](int) {
+    for (int round = 0; round < kRounds; ++round) {
+      backward(mul(shared, ones), ones);
+      static_cast<void>(elements<float>(gradient_of(shared)));
+    }
+  });
+  EXPECT_EQ(elements<float>(gradient_of(shared)), std::vector<float>(4, kThreads * kRounds));
 }
 
 }  // namespace
