@@ -6,11 +6,10 @@
 
 #include <cerrno>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "io/fork.hpp"
-#include "orlop/io/transfer.hpp"
+#include "io/opened.hpp"
 
 namespace orlop::inline v0::detail {
 
@@ -34,15 +33,6 @@ std::vector<std::string> entries(int directory, std::string_view prefix) {
 }
 
 }  // namespace
-
-Opened::Opened(IoCalls& calls, int parent, const std::string& path, int flags)
-    : calls_(calls), descriptor_(uninterrupted([&] { return calls.open(parent, path.c_str(), flags, 0); })) {}
-
-Opened::~Opened() {
-  if (descriptor_ >= 0) calls_.close(descriptor_);
-}
-
-int Opened::detach() { return std::exchange(descriptor_, -1); }
 
 std::string unique_name(std::string_view prefix) {
   constexpr std::string_view digits = "0123456789abcdef";

@@ -15,23 +15,6 @@
 
 namespace orlop::inline v0::detail {
 
-/// A file or directory opened for a while.
-class Opened {
- public:
-  Opened(IoCalls& calls, int parent, const std::string& path, int flags);
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  ~Opened();
-
-  /// The descriptor, or -errno.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-  int detach();
-
- private:
-  IoCalls& calls_;
-  int descriptor_;
-};
-
 /// How directories are opened.
 inline constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 

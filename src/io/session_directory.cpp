@@ -11,6 +11,7 @@
 
 #include "io/fork.hpp"
 #include "io/leftovers.hpp"
+#include "io/opened.hpp"
 #include "io/remedy.hpp"
 #include "orlop/io/io_calls.hpp"
 #include "orlop/io/transfer.hpp"
@@ -88,7 +89,7 @@ class Session {
       if (claimed == -EWOULDBLOCK) return false;
       if (claimed != 0) raise_os_error(kWhat, "lock", -claimed, path, kAnotherPlace);
       path_ = path;
-      lock_ = made.detach();
+      lock_ = made.keep();
       owner_ = ::getpid();
       return true;
     } catch (...) {

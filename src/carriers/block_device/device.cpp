@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/fork.hpp"
+#include "io/opened.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/base/error.hpp"
 #include "orlop/base/log.hpp"
@@ -27,26 +28,6 @@ constexpr Index kMost = std::numeric_limits<Index>::max();
 [[noreturn]] void refuse_node(const std::string& path) {
   raise<ValueError>(kWhat, "the path must be a block device: '", path, "' is none; use the node of one");
 }
-
-/// A descriptor that is closed unless it is kept.
-class Opened {
- public:
-  Opened(detail::IoCalls& calls, const std::string& path)
-      : calls_(calls), descriptor_(detail::uninterrupted([&] {
-          return calls.open(detail::IoCalls::kWorkingDirectory, path.c_str(), O_RDWR | O_CLOEXEC, 0);
-        })) {}
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  ~Opened() {
-    if (descriptor_ >= 0) calls_.close(descriptor_);
-  }
-  [[nodiscard]] int get() const noexcept { return descriptor_; }
-  void keep() noexcept { descriptor_ = -1; }
-
- private:
-  detail::IoCalls& calls_;
-  int descriptor_;
-};
 
 detail::DeviceGeometry read_geometry(detail::IoCalls& calls, int descriptor, const std::string& path) {
   detail::NodeStatus status;
@@ -77,11 +58,12 @@ Ref<BlockDevice> BlockDevice::open(std::string path, const std::shared_ptr<detai
   if (path.find('\0') != std::string::npos)
     raise<ValueError>(kWhat, "the path has an embedded NUL; a path ends before it");
   const BlockingScope blocking;
-  Opened opened(*calls, path);
-  if (opened.get() == -EISDIR) refuse_node(path);
-  if (opened.get() < 0) detail::raise_os_error(kWhat, "open", -opened.get(), path, {});
-  const detail::DeviceGeometry geometry = read_geometry(*calls, opened.get(), path);
-  Ref<BlockDevice> made = make_ref<BlockDevice>(std::move(path), calls, opened.get(), geometry);
+  detail::Opened opened(*calls, detail::IoCalls::kWorkingDirectory, path, O_RDWR | O_CLOEXEC);
+  const int descriptor = opened.descriptor();
+  if (descriptor == -EISDIR) refuse_node(path);
+  if (descriptor < 0) detail::raise_os_error(kWhat, "open", -descriptor, path, {});
+  const detail::DeviceGeometry geometry = read_geometry(*calls, descriptor, path);
+  Ref<BlockDevice> made = make_ref<BlockDevice>(std::move(path), calls, descriptor, geometry);
   opened.keep();
   log(LogChannel::io, kWhat, ": opened '", made->path_, "' of ", made->capacity_, " bytes");
   return made;
