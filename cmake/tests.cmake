@@ -23,6 +23,16 @@ target_include_directories(tiled_providers_test PRIVATE src)
 target_sources(tiled_steps_test PRIVATE $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/tiled_evictable/steps>)
 target_include_directories(tiled_steps_test PRIVATE src)
 
+# The fuzzers of fuzz/ on their corpus and on a fixed number of damaged copies, which needs no clang.
+if(CMAKE_SYSTEM_NAME STREQUAL Linux)
+  foreach(name npy safetensors)
+    add_executable(fuzz_${name} fuzz/${name}.cpp fuzz/replay.cpp)
+    target_link_libraries(fuzz_${name} PRIVATE orlop)
+    target_compile_options(fuzz_${name} PRIVATE ${ORLOP_WARNINGS})
+    add_test(NAME fuzz.${name} COMMAND fuzz_${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} 10000)
+  endforeach()
+endif()
+
 # The C++ examples, each run once. ./dev fetches the data of digits.
 set(ORLOP_DIGITS ${CMAKE_CURRENT_SOURCE_DIR}/build/digits.csv)
 add_executable(digits examples/digits.cpp)
