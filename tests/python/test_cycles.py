@@ -83,6 +83,34 @@ CYCLES = {
             carrier[20] = 1.0
             project(full(carrier), PICK).wait(), scatter(dense(range(8), (4, 2)), full(carrier), PICK).wait()
     """,
+    "direct operations": """
+        DIRECT + DIRECT if i % 2 else functional.reduce_sum(DIRECT, "a b -> a")
+        if not i % 20:
+            weights = full(cold(primary_budget_bytes=48))
+            functional.reduce_sum(functional.relu(weights) * DIRECT, "a b -> 1").backward()
+            functional.matmul(weights, dense(range(12), (2, 6)))
+            try:
+                functional.add(DIRECT, DIRECT[0, :])
+            except NotImplementedError:
+                pass
+    """,
+    "definitions": """
+        boxed = filled(BOXED, VALUES)
+        boxed[1] = 2.0
+        boxed.new_like(VALUES).release()
+        moved = move(whole(boxed), BOXED(4, dtype=FLOAT))
+        z = functional.mul(moved, moved)
+        if not i % 10:
+            z.backward(whole(filled(BOXED, VALUES)))
+    """,
+    "metal": """
+        device = Metal(4).new_like(VALUES)
+        device[1] = 3.0
+        z = functional.reduce_sum(line(device) * line(device), "a -> 1")
+        if not i % 10:
+            z.backward()
+        move(move(line(device), CPU(4)), Metal(4)).carrier.release()
+    """,
     "devices": """
         block = DEVICE.allocate(4, empty=True)
         block[1] = 2.0
@@ -92,12 +120,15 @@ CYCLES = {
 
 PROGRAM = """if True:
     import array, ctypes, gc, os, resource, sys, tempfile
+    from defined_carrier import filled, whole
     from list_carrier import ListCarrier
     from orlop import (CPU, DType, Evictable, FileBacked, Generic, Layout, Shape, Stride, Tensor, friendly,
                        from_buffer, from_dlpack, functional, io, move, move_async)
     from orlop import TileSelection, project
+    from orlop.carriers import Metal
     from orlop._testing import open_block_device, open_temporary_files
     from orlop.functional import scatter
+    from test_definition_calls import builtin, carrier_class
     from tiles import ALL, cold, dense, full, grid
 
     class BrokenCarrier(ListCarrier):
@@ -111,6 +142,8 @@ PROGRAM = """if True:
     H = Evictable(cpu(), FileBacked(dtype=FLOAT))
     TILES, PICK = grid(), TileSelection([[1, 0], [2]])
     TILES.evict(ALL)
+    DIRECT = full(cold(primary_budget_bytes=48))
+    BOXED = carrier_class(builtin("mul"), builtin("add"))
     folder = tempfile.TemporaryDirectory()
     PATH = os.path.join(folder.name, "a")
     node = os.path.join(folder.name, "node")
@@ -173,7 +206,8 @@ def test_ten_thousand_cycles(name, tmp_path):
     program = PROGRAM.replace("BODY", "\n            ".join(lines))
     ended = subprocess.run(
         [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder,
+                          "ORLOP_METAL_RUNTIME": "emulated"},
         capture_output=True,
         text=True,
         timeout=300,
