@@ -384,6 +384,13 @@ nb::dict base_dlpack_info(Carrier& self) {
   return result;
 }
 
+/// A call that takes an ownership token; an integer that cannot be one is only a wrong one (S201).
+template <void (Carrier::*call)(Carrier::OwnerToken)>
+void with_token(Carrier& self, nb::handle token) {
+  const Index number = to_index<RuntimeError>(token, self.carrier_class().name(), "the ownership token");
+  (self.*call)(static_cast<Carrier::OwnerToken>(number));
+}
+
 bool supports_storage_dtype(Carrier& self, nb::handle dtype) {
   return self.supports_storage_dtype(to_dtype(dtype, self.carrier_class().name()));
 }
@@ -520,9 +527,9 @@ void bind_carrier(nb::module_& module) {
       .def("dispatch_op", &dispatch_op, "operation_name"_a.none(),
            "A fresh operation bound to the name and this exact class.")
       .def("_claim_ownership", &Carrier::claim_ownership)
-      .def("_relinquish_ownership", &Carrier::relinquish_ownership, "token"_a)
-      .def("_begin_owner_access", &Carrier::begin_owner_access, "token"_a)
-      .def("_end_owner_access", &Carrier::end_owner_access, "token"_a)
+      .def("_relinquish_ownership", &with_token<&Carrier::relinquish_ownership>, "token"_a.none())
+      .def("_begin_owner_access", &with_token<&Carrier::begin_owner_access>, "token"_a.none())
+      .def("_end_owner_access", &with_token<&Carrier::end_owner_access>, "token"_a.none())
       .def("_has_owner_access", &Carrier::has_owner_access);
   for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
     carrier.def(name, [](Carrier& self, const nb::args&) {

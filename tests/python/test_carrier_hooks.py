@@ -164,6 +164,53 @@ def test_a_value_that_is_no_number_is_refused_where_numbers_are_needed(value):
     assert not hierarchy.is_evicted() and carrier.values == [value]
 
 
+def test_none_is_a_value_like_any_other():
+    carrier = Mutable([1.0, 2.0])
+    carrier[0] = None
+    assert carrier[0] is None and carrier.values == [None, 2.0] and carrier.version == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CPU(1),
+        lambda: orlop.Generic([0.0], dtype=FLOAT),
+        lambda: orlop.FileBacked(dtype=FLOAT).new_like([0.0]),
+        lambda: Evictable(CPU(1), orlop.FileBacked(dtype=FLOAT)),
+    ],
+)
+def test_none_is_refused_in_its_turn_and_in_words(make):
+    def calls(carrier):
+        return {
+            "value": [lambda: carrier.set_value(0, None), lambda: carrier.__setitem__(0, None)],
+            "index": [lambda: carrier[None], lambda: carrier.get_value(None), lambda: carrier.set_value(None, 1.0)],
+            "to_scatter": [lambda: carrier.scatter(None, None, None)],
+        }
+
+    def refused(carrier, error, **words):
+        for name, group in calls(carrier).items():
+            for call in group:
+                with pytest.raises(error if name != "index" else TypeError, match=words.get(name, r"^\[")):
+                    call()
+
+    carrier = make()
+    if type(carrier) is not orlop.FileBacked:
+        refused(carrier, TypeError, value="real number: got NoneType", index="integer: got NoneType", to_scatter="Tensor")
+    for call in (
+        lambda: carrier.new_like(None),
+        lambda: carrier.allocate_like(None),
+        lambda: carrier.supports_storage_dtype(None),
+        lambda: carrier.dispatch_op(None),
+    ):
+        with pytest.raises(TypeError, match=r"^\[.*NoneType"):
+            call()
+    frozen = carrier.new_like([0.0], mutable=False)
+    refused(frozen, RuntimeError, value="not mutable", to_scatter="not mutable")
+    frozen.release()
+    refused(frozen, RuntimeError, value="released", to_scatter="released")
+    assert carrier[0] == 0.0 and carrier.version == frozen.version == 0
+
+
 def test_a_release_that_fails_can_be_repeated():
     class Failing(Mutable):
         fails = 2

@@ -100,12 +100,15 @@ def test_a_released_carrier_cannot_be_claimed_but_relinquished(carrier):
         carrier._claim_ownership()
 
 
-@pytest.mark.parametrize("wrong", [0, 1, 2**63])
+@pytest.mark.parametrize("wrong", [0, 1, -1, 2**63, 2**64])
 def test_a_wrong_token_changes_nothing(carrier, wrong):
     token = carrier._claim_ownership()
     for call in (carrier._relinquish_ownership, carrier._begin_owner_access, carrier._end_owner_access):
         with pytest.raises(RuntimeError, match="token"):
             call(wrong if wrong != 1 else token + 1)
+        for word in ("1", None, True, 1.0):
+            with pytest.raises(TypeError, match="token must be an integer"):
+                call(word)
     assert carrier.is_owned() and not carrier._has_owner_access()
     carrier._relinquish_ownership(token)
 
