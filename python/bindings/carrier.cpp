@@ -412,6 +412,11 @@ Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
 
 }  // namespace
 
+Ref<Carrier> to_carrier(nb::handle value, std::string_view what, std::string_view name) {
+  if (auto* carrier = try_native<Carrier>(value)) return Ref<Carrier>(carrier);
+  raise<TypeError>(what, name, " must be a Carrier: got ", python_type_name(value));
+}
+
 void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
              nb::handle offset) {
   const std::string_view name = self.carrier_class().name();

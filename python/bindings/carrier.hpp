@@ -45,11 +45,14 @@ class NativeBuffer {
 std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero,
                                    std::string_view what);
 
-/// Fresh storage of the prototype's kind holding `values`: what `new_like` and the constructors over values
-/// do.
 /// Where the values are, or that they are gone, for representations.
 std::string_view residency_word(const Carrier& carrier);
 
+/// The carrier in `value`, or TypeError ‹<name> must be a Carrier›.
+Ref<Carrier> to_carrier(nb::handle value, std::string_view what, std::string_view name);
+
+/// Fresh storage of the prototype's kind holding `values`: what `new_like` and the constructors over values
+/// do.
 Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutable, DTypeRef dtype);
 
 /// `carrier[slot]` and `carrier[slot] = value` with the checks of S104.

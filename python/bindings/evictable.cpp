@@ -10,8 +10,8 @@ namespace {
 
 Ref<Evictable> make_evictable(const nb::args& args, const nb::kwargs& kwargs) {
   const CallArguments call("Evictable", args, kwargs, {"primary", "secondary"}, 2, {});
-  const Ref<Carrier> primary(try_native<Carrier>(call.get("primary")));
-  return Evictable::make(primary, Ref<Carrier>(try_native<Carrier>(call.get("secondary"))));
+  const Ref<Carrier> primary = to_carrier(call.get("primary"), "Evictable", "primary");
+  return Evictable::make(primary, to_carrier(call.get("secondary"), "Evictable", "secondary"));
 }
 
 void construct_adapter(nb::pointer_and_handle<EvictableOperation> self, nb::handle primary_operation) {

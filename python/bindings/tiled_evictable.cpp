@@ -103,8 +103,8 @@ std::vector<Index> to_extents(nb::handle value, const char* name) {
 Ref<TiledEvictable> make_tiled(const nb::args& args, const nb::kwargs& kwargs) {
   const CallArguments call(class_name, args, kwargs, {"primary", "secondary", "grid_shape", "tile_shape"}, 4,
                            {"residency_policy", "primary_budget_bytes"});
-  const Ref<Carrier> primary(try_native<Carrier>(call.get("primary")));
-  const Ref<Carrier> secondary(try_native<Carrier>(call.get("secondary")));
+  const Ref<Carrier> primary = to_carrier(call.get("primary"), class_name, "primary");
+  const Ref<Carrier> secondary = to_carrier(call.get("secondary"), class_name, "secondary");
   TiledEvictable::check_tiers(primary, secondary);
   TiledOptions options;
   options.grid_shape = to_extents(call.get("grid_shape"), "grid_shape");

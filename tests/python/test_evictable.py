@@ -104,8 +104,8 @@ def released(carrier):
 
 # In the order of S301: each violates its own condition and, as far as they can be combined, later ones.
 REFUSED = {
-    "primary no Carrier": (lambda: (3, 4), TypeError, "primary must be a Carrier"),
-    "secondary no Carrier": (lambda: (released(CPU(0)), None), TypeError, "secondary must be a Carrier"),
+    "primary no Carrier": (lambda: (3, 4), TypeError, "primary must be a Carrier: got int"),
+    "secondary no Carrier": (lambda: (released(CPU(0)), None), TypeError, "secondary must be a Carrier: got NoneType"),
     "same object": (lambda: (released(CPU(0)),) * 2, ValueError, "distinct"),
     "primary released": (lambda: (released(CPU(0)), released(CPU(0))), RuntimeError, "primary is released"),
     "secondary released": (
