@@ -1,4 +1,6 @@
 // Contractions of two Tensors as rearrangements around matmul, or around a product and a sum (M707).
+#include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "layout/nest.hpp"

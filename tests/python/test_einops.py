@@ -321,12 +321,12 @@ def test_einsum_multiplies_matrices_of_a_batch_without_the_product_of_all_elemen
     assert orlop.einsum(lhs, rhs, "b i k, b j k -> b i j").layout == canonical((2, 3, 3))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 7])
+@pytest.mark.parametrize(("batch", "rows"), [(1, 33), (3, 33), (7, 33), (20, 5), (20, 1)])
 @pytest.mark.parametrize("order", ["bik", "ikb", "kib"])
 @pytest.mark.parametrize("kinds", [(np.float32, np.float32), (np.int32, np.float32), (np.int32, np.int32)])
-def test_einsum_of_a_batch_takes_operands_in_any_order_and_dtype(batch, order, kinds):
+def test_einsum_of_a_batch_takes_operands_in_any_order_and_dtype(batch, rows, order, kinds):
     rng = np.random.default_rng(3)
-    extents = {"b": batch, "i": 33, "j": 17, "k": 21}
+    extents = {"b": batch, "i": rows, "j": 17, "k": 21}
     sides = order, order.replace("i", "j")
     values = [
         rng.integers(-9, 9, [extents[s] for s in side]).astype(kind) for side, kind in zip(sides, kinds, strict=True)

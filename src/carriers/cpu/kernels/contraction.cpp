@@ -4,12 +4,14 @@
 #include <vector>
 
 #include "carriers/cpu/kernels/blas.hpp"
+#include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
 #include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
+#include "orlop/layout/iteration.hpp"
 
 namespace orlop::inline v0 {
 
@@ -304,6 +306,76 @@ void matmul(const KernelCall& call) {
     matmul_integer<std::int32_t>(call);
 }
 
+/// Whether a batch's entries lie side by side.
+bool is_batch_fastest(const Layout& layout) {
+  const Leaves batch = leaves_of_modes(layout, 2, 3);
+  const std::array strides{batch.strides};
+  return coalesce_strides(batch.extents, strides).is_contiguous(0);
+}
+
+/// Products of matrices with few rows on one side, of a batch whose entries lie side by side: these are what
+/// a vector holds. To copy the matrices out of the batch would take longer.
+class SideBySide {
+ public:
+  [[nodiscard]] static bool fits(const KernelCall& call) {
+    constexpr Index most_rows = 8;
+    constexpr Index least_batch = 16;
+    const Index rows = leaves_of_modes(call.layout, 0, 1).size();
+    const Index columns = leaves_of_modes(call.layout, 1, 2).size();
+    return std::min(rows, columns) <= most_rows && leaves_of_modes(call.layout, 2, 3).size() >= least_batch &&
+           is_batch_fastest(call.layout) &&
+           std::ranges::all_of(call.operands, [](const KernelOperand& operand) {
+             return operand.stored == StorageType::float32 && is_batch_fastest(*operand.layout);
+           });
+  }
+
+  explicit SideBySide(const KernelCall& call)
+      : lhs_(reinterpret_cast<const float*>(call.operands[0].data), *call.operands[0].layout),
+        rhs_(reinterpret_cast<const float*>(call.operands[1].data), *call.operands[1].layout),
+        result_(reinterpret_cast<float*>(call.result), call.layout),
+        count_(leaves_of_modes(call.layout, 2, 3).size()) {}
+
+  void run() const {
+    const auto pairs = static_cast<Index>(result_.rows.size() * result_.terms.size());
+    const Index some = std::max<Index>(most_sums / count_, 1);
+    const double work = static_cast<double>(some * count_) * static_cast<double>(lhs_.terms.size());
+    parallel_for((pairs - 1) / some + 1, grain_of(0x1p18, work), [&](Index first, Index last) {
+      for (Index part = first; part < last; ++part) sum(part * some, std::min((part + 1) * some, pairs));
+    });
+  }
+
+ private:
+  static constexpr Index most_sums = Index{1} << 14;  // they stay in the first cache
+
+  template <class Slot>
+  struct Matrices {
+    Matrices(Slot* data, const Layout& layout)
+        : data(data),
+          rows(offsets_of(leaves_of_modes(layout, 0, 1))),
+          terms(offsets_of(leaves_of_modes(layout, 1, 2))) {}
+    [[nodiscard]] Slot* at(std::size_t row, std::size_t term) const { return data + rows[row] + terms[term]; }
+
+    Slot* data;
+    std::vector<Index> rows, terms;
+  };
+
+  /// Some pairs of a row of each side, those of the lhs fastest.
+  void sum(Index first, Index last) const {
+    for (std::size_t term = 0; term < lhs_.terms.size(); ++term)
+      for (auto pair = static_cast<std::size_t>(first); pair < static_cast<std::size_t>(last); ++pair) {
+        const std::size_t row = pair % lhs_.rows.size();
+        const std::size_t column = pair / lhs_.rows.size();
+        float* const sums = result_.at(row, column);
+        if (term == 0) std::fill_n(sums, count_, 0.0F);
+        fibre_kernels().products.add_products(sums, lhs_.at(row, term), rhs_.at(column, term), count_);
+      }
+  }
+
+  Matrices<const float> lhs_, rhs_;
+  Matrices<float> result_;
+  Index count_;  // of the batch
+};
+
 void matmul_of_batches(const KernelCall& call) {
   use_one_blas_thread();
   if (call.plan.accumulator_dtype != &dtypes::Float32) {
@@ -311,6 +383,7 @@ void matmul_of_batches(const KernelCall& call) {
                  [&](Index first, Index last) { multiply_entries(call, matmul, first, last); });
     return;
   }
+  if (SideBySide::fits(call)) return SideBySide(call).run();
   if (target_of(call)) return matmul_float(call, 0.0F);
   const Scratch<float> products(call.layout.size());
   const Layout layout = Layout::canonical(call.layout.shape());

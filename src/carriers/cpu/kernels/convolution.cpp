@@ -788,7 +788,9 @@ class KernelGradient {
         if (is_first && b == entries.first) std::fill_n(sum, size, 0.0F);
         ColumnRows rows(rows_, windows_.taps());
         windows_.for_each_column(image, block.first, block.count, rows, [&](Index column) {
-          fibre_kernels().products.add_products(sum, rows.data(), g.at(0, column), windows_.taps(), rows_);
+          for (Index tap = 0; tap < windows_.taps(); ++tap)
+            fibre_kernels().products.add_products(sum + tap * rows_, rows.data()[tap], g.at(0, column),
+                                                  rows_);
         });
         continue;
       }

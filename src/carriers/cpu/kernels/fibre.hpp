@@ -42,8 +42,8 @@ struct ExtremumLoops {
 struct ProductLoops {
   /// out[i] = Σ rows[r][i] · weights[r · width + i] over `count` rows of `width` terms.
   void (*weigh_rows)(float* out, const float* const* rows, const float* weights, Index count, Index width);
-  /// sums[r · width + i] += rows[r][i] · factors[i].
-  void (*add_products)(float* sums, const float* const* rows, const float* factors, Index count, Index width);
+  /// sums[i] += a[i] · b[i] for `count` terms.
+  void (*add_products)(float* sums, const float* a, const float* b, Index count);
 };
 
 struct FibreKernels {

@@ -200,13 +200,9 @@ inline void weigh_rows(float* __restrict out, const float* const* rows, const fl
   }
 }
 
-inline void add_products(float* sums, const float* const* rows, const float* factors, Index count,
-                         Index width) {
-  for (Index row = 0; row < count; ++row) {
-    float* __restrict const here = sums + row * width;
-    const float* __restrict const terms = rows[row];
-    for (Index i = 0; i < width; ++i) here[i] += terms[i] * factors[i];
-  }
+inline void add_products(float* __restrict sums, const float* __restrict a, const float* __restrict b,
+                         Index count) {
+  for (Index i = 0; i < count; ++i) sums[i] += a[i] * b[i];
 }
 
 template <class T>
