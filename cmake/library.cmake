@@ -26,7 +26,7 @@ endforeach()
 # Kernels are loops worth the compiler's time; nobody reads errno or floating-point traps, and values stay the same.
 set(kernels ${ORLOP_SOURCES})
 list(FILTER kernels INCLUDE REGEX
-     "/src/(carriers/[^/]*/kernels/|operation/elementwise_functions|operation/reference/)[^/]*\\.cpp$")
+     "/src/(carriers/[^/]*/kernels/|operation/(cache_lines|elementwise_functions|reference/))[^/]*\\.cpp$")
 set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS -O3 -fno-math-errno -fno-trapping-math)
 
 if(ORLOP_SANITIZE)

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "operation/cache_lines.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
@@ -108,34 +109,6 @@ void transpose_four(const std::byte* from, Index from_stride, std::byte* to, Ind
   std::memcpy(to + 3 * to_stride, &d, sizeof d);
 }
 
-/// A transposed block of 16 × 16 slots of 4 bytes: every line of both sides is read or written whole, once.
-/// The result is not read soon if `streams`: then it need not pass through the caches.
-void transpose_sixteen(const std::byte* from, Index from_stride, std::byte* to, Index to_stride,
-                       [[maybe_unused]] bool streams) {
-  constexpr Index slot = sizeof(std::uint32_t);
-  constexpr Index line = 16 * slot;
-  alignas(64) std::array<std::byte, 16 * line> lines;
-  for (Index row = 0; row < 16; ++row) std::memcpy(lines.data() + row * line, from + row * from_stride, line);
-#if defined(__SSE2__)
-  if (streams && reinterpret_cast<std::uintptr_t>(to) % 16 == 0 && to_stride % 16 == 0) {
-    alignas(64) std::array<std::byte, 4 * line> out;
-    for (Index column = 0; column < 16; column += 4) {
-      for (Index row = 0; row < 16; row += 4)
-        transpose_four(lines.data() + row * line + column * slot, line, out.data() + row * slot, line);
-      for (Index i = 0; i < 4; ++i)
-        for (Index part = 0; part < line; part += 16)
-          _mm_stream_si128(reinterpret_cast<__m128i*>(to + (column + i) * to_stride + part),
-                           _mm_load_si128(reinterpret_cast<const __m128i*>(out.data() + i * line + part)));
-    }
-    return;
-  }
-#endif
-  for (Index column = 0; column < 16; column += 4)
-    for (Index row = 0; row < 16; row += 4)
-      transpose_four(lines.data() + row * line + column * slot, line, to + row * slot + column * to_stride,
-                     to_stride);
-}
-
 /// Slot by slot: what is not dense, and the edges of what is.
 template <class Slot>
 void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index first_row, Index last_row,
@@ -146,34 +119,44 @@ void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index
                       to + row * plane.row_to + column * plane.column_to);
 }
 
-/// A few rows at a time, along all columns: that is the order of the source.
+/// The rows `first_row` … of what is dense, four by four slots, and the rest slot by slot.
+template <class Slot>
+void copy_edge(const std::byte* from, std::byte* to, const Plane& plane, bool is_dense, Index first_row,
+               Index last_row, Index first_column) {
+  constexpr Index side = 4;
+  Index whole_rows = first_row;
+  Index whole_columns = first_column;
+  if (is_dense) {
+    whole_rows += (last_row - first_row) / side * side;
+    whole_columns += (plane.columns - first_column) / side * side;
+  }
+  for (Index column = first_column; column < whole_columns; column += side)
+    for (Index row = first_row; row < whole_rows; row += side)
+      transpose_four(from + row * plane.row_from + column * plane.column_from, plane.row_from,
+                     to + row * plane.row_to + column * plane.column_to, plane.column_to);
+  copy_corner<Slot>(from, to, plane, whole_rows, last_row, first_column, whole_columns);
+  copy_corner<Slot>(from, to, plane, first_row, last_row, whole_columns, plane.columns);
+}
+
+/// Some rows at a time, along all columns: near the order of the source, and of the target a few neighbouring
+/// lines at once.
 template <class Slot>
 void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
   constexpr Index side = 16;
-  constexpr Index quarter = 4;
+  constexpr Index group = 64;
   constexpr Index bytes = sizeof(Slot);
   const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
-  const auto source = [&](Index row, Index column) {
-    return from + row * plane.row_from + column * plane.column_from;
-  };
-  const auto target = [&](Index row, Index column) {
-    return to + row * plane.row_to + column * plane.column_to;
-  };
-  for (Index row = 0; row < plane.rows; row += side) {
-    const Index end = std::min(row + side, plane.rows);
-    Index column = 0;
-    if (is_dense && end == row + side)
-      for (; column + side <= plane.columns; column += side)
-        transpose_sixteen(source(row, column), plane.row_from, target(row, column), plane.column_to, streams);
-    if (is_dense) {
-      const Index whole_rows = end - (end - row) % quarter;
-      const Index first = column;
-      for (; column + quarter <= plane.columns; column += quarter)
-        for (Index i = row; i < whole_rows; i += quarter)
-          transpose_four(source(i, column), plane.row_from, target(i, column), plane.column_to);
-      copy_corner<Slot>(from, to, plane, whole_rows, end, first, column);
-    }
-    copy_corner<Slot>(from, to, plane, row, end, column, plane.columns);
+  const CacheLines& lines = cache_lines();
+  for (Index row = 0; row < plane.rows; row += group) {
+    const Index end = std::min(row + group, plane.rows);
+    const Index whole_rows = is_dense ? end - (end - row) % side : row;
+    const Index whole_columns = is_dense ? plane.columns - plane.columns % side : 0;
+    for (Index column = 0; column < whole_columns; column += side)
+      for (Index i = row; i < whole_rows; i += side)
+        lines.transpose(from + i * plane.row_from + column * plane.column_from, plane.row_from,
+                        to + i * plane.row_to + column * plane.column_to, plane.column_to, streams);
+    copy_edge<Slot>(from, to, plane, is_dense, row, whole_rows, whole_columns);
+    copy_edge<Slot>(from, to, plane, is_dense, whole_rows, end, 0);
   }
 }
 

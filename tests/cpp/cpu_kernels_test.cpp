@@ -91,6 +91,51 @@ TEST_F(CpuKernels, ElementwiseConvertsAndWidensInEveryOrderOfMemory) {
     }
 }
 
+TEST_F(CpuKernels, ResultsBeyondTheCachesAgreeWithTheReference) {
+  set_thread_count(2);
+  // 8 MiB and more: of whole cache lines, and not; 4 bytes for each element, and 1.
+  for (const auto& [name, rows, columns] :
+       {std::tuple{"add", 1040, 2064}, {"add", 1039, 2051}, {"lt", 2901, 2903}}) {
+    const Shape shape{rows, columns};
+    const std::vector<float> values = random_floats(shape.size(), random_);
+    const Layout straight = Layout::canonical(shape);
+    const Layout transposed(shape, Stride{columns, 1});
+    for (const std::vector<Layout>& layouts : {std::vector{straight, straight},
+                                               {transposed, straight},
+                                               {transposed, transposed},
+                                               {straight, Layout(shape, Stride{1, 0})},
+                                               {transposed, Layout(shape, Stride{0, 1})}}) {
+      const Tensor result = run(name, Backend::cpu, values, layouts);
+      const Tensor expected = run(name, Backend::reference, values, layouts);
+      const auto slots = static_cast<std::size_t>(shape.size() * result.dtype().slot_bytes());
+      std::vector<std::byte> got(slots), wanted(slots);
+      result.carrier()->read_span(0, shape.size(), got.data());
+      expected.carrier()->read_span(0, shape.size(), wanted.data());
+      EXPECT_TRUE(got == wanted) << text(name, " of ", layouts[0], " and ", layouts[1]);
+    }
+  }
+}
+
+TEST_F(CpuKernels, GatherBeyondTheCachesAgreesWithTheReference) {
+  set_thread_count(2);
+  for (const Index count : {70016, 70001}) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
+    std::generate(numbers.begin(), numbers.end(), [&] { return static_cast<std::int32_t>(random_() % 500); });
+    const Shape shape{500, 33};
+    const std::vector<float> values = random_floats(shape.size(), random_);
+    for (const Layout& layout : {Layout::canonical(shape), Layout(shape, Stride{33, 1})}) {
+      std::vector<std::vector<float>> gathered;
+      for (const Backend backend : backends) {
+        const Argument looked_up[] = {tensor_of(backend, values, layout),
+                                      tensor_of(backend, numbers, Layout::canonical(Shape{count})),
+                                      Argument(Index{0})};
+        gathered.push_back(slots_of(apply_operation("gather", looked_up)));
+      }
+      EXPECT_TRUE(bits(gathered[0]) == bits(gathered[1])) << text(layout, ", ", count, " indices");
+    }
+  }
+}
+
 TEST_F(CpuKernels, ElementwiseNamesTheElementThatLeavesInt32InEveryOrderOfMemory) {
   const Shape shape{64, 80};
   for (const Layout& layout : {Layout::canonical(shape), Layout(shape, Stride{80, 1})})

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "operation/cache_lines.hpp"
 #include "operation/elementwise_functions.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
@@ -117,75 +118,72 @@ void compute_one(const KernelCall& call, BlockFunction block) {
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// Finds the element without a result among `count` from ordinal `first` on, `step` apart, of which one had
-/// `fault`.
+/// Finds the element without a result among `count` from ordinal `first` on, of which one had `fault`.
 [[noreturn]] void refuse(const KernelCall& call, BlockFunction block, ElementFault fault, Index first,
-                         Index step, Index count, Elements elements) {
+                         Index count, Elements elements) {
   std::array<std::byte, sizeof(std::int32_t)> slot;
   for (Index element = 0; element < count; ++element) {
     const ElementFault found = block(1, slot.data(), elements.data());
-    if (found != ElementFault::none) raise_fault(call, found, first + element * step);
+    if (found != ElementFault::none) raise_fault(call, found, first + element);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
   raise_fault(call, fault, first);  // another thread has written to the operand meanwhile
 }
 
-/// Computes the elements from ordinal `first` on. The result's layout is canonical: its slots follow the
-/// ordinals.
-void compute(const KernelCall& call, BlockFunction block, Index first, Index count,
-             const Elements& elements) {
-  std::byte* const slots = call.result + first * call.plan.output.slot_bytes();
-  const ElementFault fault = block(count, slots, elements.data());
-  if (fault != ElementFault::none) refuse(call, block, fault, first, 1, count, elements);
+bool passes_caches(const KernelCall& call) {
+  return is_streamed(call.layout.size() * call.plan.output.slot_bytes());
+}
+
+/// Computes at most a block of elements from ordinal `first` on. The result's layout is canonical: its slots
+/// follow the ordinals. They pass by the caches if `streams`: what these lines held before would be fetched
+/// from memory otherwise, only to be overwritten.
+void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
+             bool streams) {
+  const Index bytes = call.plan.output.slot_bytes();
+  std::byte* const slots = call.result + first * bytes;
+  alignas(64) std::array<std::byte, sizeof(float) * block_size> buffer;
+  const ElementFault fault = block(count, streams ? buffer.data() : slots, elements.data());
+  if (fault != ElementFault::none) refuse(call, block, fault, first, count, elements);
+  if (streams) cache_lines().stream(buffer.data(), slots, count * bytes);
 }
 
 using Streams = std::array<Stream, max_operands>;
 
 /// Blocks of consecutive ordinals.
 void compute_blocks(const KernelCall& call, BlockFunction block, Streams& streams, Index first, Index last) {
+  const bool is_past_caches = passes_caches(call);
   Elements elements;
   for (; first < last; first += block_size) {
     const Index count = std::min(block_size, last - first);
     for (std::size_t i = 0; i < call.operands.size(); ++i) elements[i] = streams[i].block(first, count);
-    compute(call, block, first, count, elements);
+    compute(call, block, first, count, elements, is_past_caches);
   }
+  if (is_past_caches) end_streams();
 }
 
 /// The call as one loop nest of the result and its operands, cut into tiles of two modes: rows along the
-/// first one, columns along the one in which some operand lies denser. Lines of a tile are computed along its
-/// rows or, where most operands lie along its columns, along these and then transposed into the result. So
-/// memory is read and written in whole cache lines, in whichever order the operands lie.
+/// first one, columns along the one in which some operand lies denser. Operands that do are transposed into a
+/// buffer, and lines of the tile computed along its rows. So memory is read and written in whole cache lines,
+/// in whichever order the operands lie.
 class Tiles {
  public:
-  Tiles(const KernelCall& call, BlockFunction block) : call_(call), block_(block) {
+  Tiles(const KernelCall& call, BlockFunction block)
+      : call_(call), block_(block), streams_(passes_caches(call)) {
     std::array<const Layout*, 1 + max_operands> layouts{&call.layout};
     for (std::size_t i = 0; i < call.operands.size(); ++i) layouts[1 + i] = call.operands[i].layout;
     loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
     if (loop_.rank() < 2) return;
-    Index transposed = 0;
+    Index width = 1;
     for (std::size_t i = 1; i < loop_.operands; ++i)
       if (const std::size_t mode = densest_mode(i); mode != 0) {
         column_ = mode;
-        ++transposed;
+        width = least_width;
       }
-    Index straight = 0;  // those that have rows and columns in the result's order
-    for (std::size_t i = 1; i < loop_.operands; ++i)
-      if (loop_.stride(0, i) > 0 && loop_.stride(column_, i) > 0 && densest_mode(i) == 0) ++straight;
     const Index rows = loop_.extents[0];
     const Index columns = loop_.extents[column_];
-    by_columns_ = transposed > straight;
-    if (by_columns_) {
-      streams_ = is_streamed(loop_.size * call.plan.output.slot_bytes());
-      tile_columns_ = std::min(columns, Index{256});
-      tile_rows_ = std::min(rows, tile_size / tile_columns_ / 16 * 16);
-    } else if (transposed > 0) {
-      tile_rows_ = std::min(rows, std::max(1024 / columns, Index{64}));
-      tile_columns_ = std::min(columns, Index{16});
-    } else {
-      tile_rows_ = std::min(rows, tile_size);
-      tile_columns_ = std::min(columns, tile_size / tile_rows_);
-    }
+    tile_rows_ = std::min(rows, tile_size / std::min(columns, width));
+    tile_columns_ = std::min(columns, tile_size / tile_rows_);
     row_tiles_ = (rows - 1) / tile_rows_ + 1;
     column_tiles_ = (columns - 1) / tile_columns_ + 1;
     planes_ = loop_.size / rows / columns;
@@ -210,15 +208,8 @@ class Tiles {
 
  private:
   struct alignas(64) Buffer : std::array<std::byte, sizeof(float) * tile_size> {};
-  struct Buffers {
-    std::array<Buffer, max_operands> operands;
-    Buffer result;
-  };
-  /// The lines of one tile: their modes, how long they are and how many.
-  struct Lines {
-    std::size_t along, across;
-    Index length, count;
-  };
+  using Buffers = std::array<Buffer, max_operands>;
+  static constexpr Index least_width = 16;  // where columns are dense: a cache line
 
   /// The mode in which the operand lies denser than in the first one, or that.
   [[nodiscard]] std::size_t densest_mode(std::size_t operand) const {
@@ -242,62 +233,43 @@ class Tiles {
         offsets[i] += plane % loop_.extents[mode] * loop_.stride(mode, i);
       plane /= loop_.extents[mode];
     }
-    const Lines lines = by_columns_ ? Lines{column_, 0, columns, rows} : Lines{0, column_, rows, columns};
     Elements elements;
     std::array<Index, max_operands> line_bytes{};
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
-      elements[i] = open(i, offsets[1 + i], lines, buffers.operands[i].data(), line_bytes[i]);
-
-    const Index bytes = call_.plan.output.slot_bytes();
-    const Index step =
-        loop_.stride(lines.along, 0);  // in the result's layout, whose slots follow the ordinals
-    for (Index line = 0; line < lines.count; ++line) {
-      const Index first = offsets[0] + line * loop_.stride(lines.across, 0);
-      std::byte* const out =
-          by_columns_ ? buffers.result.data() + line * lines.length * bytes : call_.result + first * bytes;
-      compute_line(lines, first, step, out, elements);
+      elements[i] = open(i, offsets[1 + i], rows, columns, buffers[i].data(), line_bytes[i]);
+    for (Index line = 0; line < columns; ++line) {
+      // The result's layout is canonical: its slots follow the ordinals.
+      compute_line(offsets[0] + line * loop_.stride(column_, 0), rows, elements);
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
-    if (!by_columns_) return;
-    const Plane transposed{rows, columns * bytes, bytes, columns, bytes, step * bytes};
-    copy_plane(buffers.result.data(), call_.result + offsets[0] * bytes, transposed, bytes, streams_);
   }
 
-  /// `count` elements from ordinal `first` on, `step` apart.
-  void compute_block(Index count, Index first, Index step, std::byte* out, const Elements& elements) const {
-    const ElementFault fault = block_(count, out, elements.data());
-    if (fault != ElementFault::none) refuse(call_, block_, fault, first, step, count, elements);
-  }
-
-  /// One line, in blocks where it is longer than one.
-  void compute_line(Lines lines, Index first, Index step, std::byte* out, const Elements& elements) const {
-    if (lines.length <= block_size) return compute_block(lines.length, first, step, out, elements);
-    Elements part = elements;
-    for (Index start = 0; start < lines.length; start += block_size) {
-      const Index count = std::min(block_size, lines.length - start);
-      compute_block(count, first + start * step, step, out + start * call_.plan.output.slot_bytes(), part);
+  /// `length` elements from ordinal `first` on, in blocks.
+  void compute_line(Index first, Index length, Elements elements) const {
+    for (const Index last = first + length; first < last; first += block_size) {
+      const Index count = std::min(block_size, last - first);
+      compute(call_, block_, first, count, elements, streams_);
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
-        if (loop_.stride(lines.along, 1 + i) != 0)
-          part[i] += block_size * slot_bytes(call_.operands[i].computed);
+        if (loop_.stride(0, 1 + i) != 0) elements[i] += block_size * slot_bytes(call_.operands[i].computed);
     }
   }
 
   /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer. A line of
   /// one repeated slot is one block, which serves them all.
-  const std::byte* open(std::size_t number, Index offset, Lines lines, std::byte* buffer,
+  const std::byte* open(std::size_t number, Index offset, Index rows, Index columns, std::byte* buffer,
                         Index& line_bytes) const {
     const KernelOperand& operand = call_.operands[number];
     const Index bytes = slot_bytes(operand.computed);
-    const Index along = loop_.stride(lines.along, 1 + number);
-    const Index across = loop_.stride(lines.across, 1 + number);
+    const Index along = loop_.stride(0, 1 + number);
+    const Index across = loop_.stride(column_, 1 + number);
     line_bytes = across * bytes;
     if (along == 1 && !is_converted(operand)) return operand.data + offset * bytes;
-    const Index length = along == 0 ? std::min(lines.length, block_size) : lines.length;
+    const Index length = along == 0 ? std::min(rows, block_size) : rows;
     line_bytes = across == 0 ? 0 : length * bytes;
-    const Index count = across == 0 ? 1 : lines.count;  // one line stands for all of them
+    const Index count = across == 0 ? 1 : columns;  // one line stands for all of them
     if (along > 1 && !is_converted(operand)) {
       copy_plane(operand.data + offset * bytes, buffer,
-                 {lines.length, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
+                 {rows, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
     } else {
       for (Index line = 0; line < count; ++line)
         gather(operand, offset + line * across, along, length, buffer + line * line_bytes);
@@ -309,8 +281,7 @@ class Tiles {
   BlockFunction block_;
   StridedLoop loop_;        // operands: the result, then those of the call
   std::size_t column_ = 1;  // the mode of the columns
-  bool by_columns_ = false;
-  bool streams_ = false;
+  bool streams_;
   Index tile_rows_ = 0, tile_columns_ = 0;
   Index row_tiles_ = 0, column_tiles_ = 0, planes_ = 0;
 };

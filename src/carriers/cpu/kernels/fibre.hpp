@@ -30,10 +30,11 @@ template <class T>
 struct ExtremumLoops {
   /// Of `count` >= 1 consecutive terms.
   TermExtremum<T> (*extremum)(const T* terms, Index count);
-  // Side by side: `count` rows of `width` terms each. `best` starts with some term of each column; zeros come
-  // in no particular order. `traces` start as zeros, and become a NaN where a column may have one.
-  void (*update_rows)(T* best, float* traces, const T* const* rows, Index count, Index width);
+  /// Side by side: `count` rows of `width` terms each. `best` starts with some term of each column; zeros
+  /// come in no particular order. Whether some column may have a NaN.
+  bool (*update_rows)(T* best, const T* const* rows, Index count, Index width);
   /// Likewise with the position at which each was met first; the rows lie at `position`, position + 1, …
+  /// `traces` start as zeros, and become a NaN where a column may have one.
   void (*locate_rows)(T* best, std::int32_t* positions, float* traces, const T* const* rows, Index count,
                       std::int32_t position, Index width);
 };

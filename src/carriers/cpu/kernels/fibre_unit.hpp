@@ -2,6 +2,8 @@
 // of the units named after it.
 #pragma once
 
+#include <utility>
+
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "operation/instruction_set.hpp"
 
@@ -31,31 +33,59 @@ struct Lanes {
   }
 };
 
+template <int distance, class Vector, int... lane>
+Vector rotated(Vector vector, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(vector, vector, ((lane + distance) % int{sizeof...(lane)})...);
+}
+
+/// Combines the lanes of a register by halves until one is left.
+template <class L, int half, class Combine>
+auto fold_register(typename L::Vector vector, Combine combine) {
+  if constexpr (half == 0)
+    return vector[0];
+  else
+    return fold_register<L, half / 2>(
+        combine(vector, rotated<half>(vector, std::make_integer_sequence<int, L::width>())), combine);
+}
+
+/// The same for all lanes: the same ones meet whatever the size of registers.
+template <class L, class Combine>
+auto fold(typename L::Vector* vectors, Combine combine) {
+  for (int half = L::vectors / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) vectors[i] = combine(vectors[i], vectors[i + half]);
+  return fold_register<L, L::width / 2>(vectors[0], combine);
+}
+
+/// Calls `body(terms)` with as many terms as there are lanes, again and again; the last ones are followed by
+/// what `rest` holds.
+template <class L, class T, class Body>
+void for_each_lanes(const T* terms, Index count, T* rest, Body body) {
+  Index i = 0;
+  for (; i + L::count <= count; i += L::count) body(terms + i);
+  if (i == count) return;
+  __builtin_memcpy(rest, terms + i, static_cast<decltype(sizeof(T))>(count - i) * sizeof(T));
+  body(rest);
+}
+
 template <class Accumulator, class T>
 Accumulator sum(const T* terms, Index count) {
   using L = Lanes<Accumulator, T>;
   typename L::Vector partial[L::vectors] = {};
-  Index i = 0;
-  for (; i + L::count <= count; i += L::count)
-    for (int vector = 0; vector < L::vectors; ++vector)
-      partial[vector] += L::load(terms + i + vector * L::width);
-  Accumulator lanes[L::count];
-  __builtin_memcpy(lanes, partial, sizeof lanes);
-  for (Index lane = 0; i + lane < count; ++lane) lanes[lane] += static_cast<Accumulator>(terms[i + lane]);
-  for (int width = L::count / 2; width > 0; width /= 2)
-    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  return lanes[0];
+  T rest[L::count] = {};
+  for_each_lanes<L>(terms, count, rest, [&](const T* lanes) {
+    for (int vector = 0; vector < L::vectors; ++vector) partial[vector] += L::load(lanes + vector * L::width);
+  });
+  return fold<L>(partial, [](auto a, auto b) { return a + b; });
 }
 
-constexpr Index strip = 64;  // columns of some rows that are worked on while the next rows' are fetched
+template <class T>
+constexpr Index line = 64 / Index{sizeof(T)};  // columns that share a cache line
 
-/// Asks for the columns `first` … `last` - 1 of some rows: they need not lie where the processor expects
-/// them. They wait in the second-level cache, as rows often share a few places of the first.
+/// Asks for one line of some rows: they need not lie where the processor expects them. It waits in the
+/// second-level cache, as rows often share a few places of the first.
 template <int count, class T>
-void prefetch(const T* const* rows, Index first, Index last) {
-  constexpr Index line = 64 / Index{sizeof(T)};
-  for (int row = 0; row < count; ++row)
-    for (Index i = first; i < last; i += line) __builtin_prefetch(rows[row] + i, 0, 2);
+void prefetch(const T* const* rows, Index column) {
+  for (int row = 0; row < count; ++row) __builtin_prefetch(rows[row] + column, 0, 2);
 }
 
 template <class Accumulator, class T>
@@ -66,13 +96,17 @@ void add_rows(Accumulator* __restrict sums, const T* const* rows, Index count, I
     const T* __restrict const b = rows[row + 1];
     const T* __restrict const c = rows[row + 2];
     const T* __restrict const d = rows[row + 3];
-    for (Index first = 0; first < width; first += strip) {
-      const Index last = width - first < strip ? width : first + strip;
-      if (row + 8 <= count) prefetch<4>(rows + row + 4, first, last);
-      for (Index i = first; i < last; ++i)
-        sums[i] += (static_cast<Accumulator>(a[i]) + static_cast<Accumulator>(b[i])) +
-                   (static_cast<Accumulator>(c[i]) + static_cast<Accumulator>(d[i]));
+    const auto add = [=](Index i) {
+      sums[i] += (static_cast<Accumulator>(a[i]) + static_cast<Accumulator>(b[i])) +
+                 (static_cast<Accumulator>(c[i]) + static_cast<Accumulator>(d[i]));
+    };
+    const bool has_next = row + 8 <= count;
+    Index i = 0;
+    for (; i + line<T> <= width; i += line<T>) {
+      if (has_next) prefetch<4>(rows + row + 4, i);
+      for (Index column = i; column < i + line<T>; ++column) add(column);
     }
+    for (; i < width; ++i) add(i);
   }
   for (; row < count; ++row) {
     const T* __restrict const terms = rows[row];
@@ -80,9 +114,13 @@ void add_rows(Accumulator* __restrict sums, const T* const* rows, Index count, I
   }
 }
 
+/// The better one of two terms, or of each two lanes; `b` where one is a NaN.
 template <bool IsMinimum, class T>
-bool is_better(T x, T best) {
-  return IsMinimum ? x < best : x > best;
+T better(T a, T b) {
+  if constexpr (IsMinimum)
+    return a < b ? a : b;
+  else
+    return a > b ? a : b;
 }
 
 inline std::int32_t bits_of(float x) { return __builtin_bit_cast(std::int32_t, x); }
@@ -92,59 +130,64 @@ constexpr bool is_traced = __is_same(T, float);
 
 template <bool IsMinimum, class T>
 TermExtremum<T> extremum(const T* terms, Index count) {
-  constexpr int lanes = 64;
-  T best[lanes];
-  float traces[lanes] = {};
-  for (int lane = 0; lane < lanes; ++lane) best[lane] = terms[0];
-  const auto step = [&](int lane, T x) {
-    best[lane] = is_better<IsMinimum>(x, best[lane]) ? x : best[lane];
-    if constexpr (is_traced<T>) traces[lane] += x;
-  };
-  Index i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) step(lane, terms[i + lane]);
-  for (int lane = 0; i + lane < count; ++lane) step(lane, terms[i + lane]);
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int lane = 0; lane < width; ++lane) {
-      best[lane] = is_better<IsMinimum>(best[lane + width], best[lane]) ? best[lane + width] : best[lane];
-      if constexpr (is_traced<T>) traces[lane] += traces[lane + width];
+  using L = Lanes<T, T>;
+  T rest[L::count];
+  for (T& term : rest) term = terms[0];
+  typename L::Vector best[L::vectors];
+  typename L::Vector traces[L::vectors] = {};
+  for (typename L::Vector& lanes : best) lanes = L::load(rest);
+  for_each_lanes<L>(terms, count, rest, [&](const T* lanes) {
+    for (int vector = 0; vector < L::vectors; ++vector) {
+      const typename L::Vector loaded = L::load(lanes + vector * L::width);
+      best[vector] = better<IsMinimum>(loaded, best[vector]);
+      if constexpr (is_traced<T>) traces[vector] += loaded;
     }
-  return {best[0], traces[0] != traces[0]};
+  });
+  const T value = fold<L>(best, [](auto a, auto b) { return better<IsMinimum>(b, a); });
+  if constexpr (!is_traced<T>) return {value, false};
+  const T trace = fold<L>(traces, [](auto a, auto b) { return a + b; });
+  return {value, trace != trace};
 }
 
 template <bool IsMinimum, class T>
-void update_rows(T* __restrict best, float* __restrict traces, const T* const* rows, Index count,
-                 Index width) {
-  const auto take = [](T x, T& value) { value = is_better<IsMinimum>(x, value) ? x : value; };
+bool update_rows(T* __restrict best, const T* const* rows, Index count, Index width) {
+  float traces[line<T>] = {};
   Index row = 0;
-  for (; row + 2 <= count; row += 2) {
+  for (; row + 4 <= count; row += 4) {
     const T* __restrict const a = rows[row];
     const T* __restrict const b = rows[row + 1];
-    for (Index first = 0; first < width; first += strip) {
-      const Index last = width - first < strip ? width : first + strip;
-      if (row + 4 <= count) prefetch<2>(rows + row + 2, first, last);
-      for (Index i = first; i < last; ++i) {
-        T value = best[i];
-        take(a[i], value);
-        take(b[i], value);
-        best[i] = value;
-        if constexpr (is_traced<T>) traces[i] += a[i] + b[i];
-      }
+    const T* __restrict const c = rows[row + 2];
+    const T* __restrict const d = rows[row + 3];
+    const auto update = [=](Index i, float& trace) {
+      const T four = better<IsMinimum>(better<IsMinimum>(a[i], b[i]), better<IsMinimum>(c[i], d[i]));
+      best[i] = better<IsMinimum>(four, best[i]);
+      if constexpr (is_traced<T>) trace += (a[i] + b[i]) + (c[i] + d[i]);
+    };
+    const bool has_next = row + 8 <= count;
+    Index i = 0;
+    for (; i + line<T> <= width; i += line<T>) {
+      if (has_next) prefetch<4>(rows + row + 4, i);
+      for (Index column = 0; column < line<T>; ++column) update(i + column, traces[column]);
+    }
+    for (; i < width; ++i) update(i, traces[0]);
+  }
+  for (; row < count; ++row) {
+    const T* __restrict const terms = rows[row];
+    for (Index i = 0; i < width; ++i) {
+      best[i] = better<IsMinimum>(terms[i], best[i]);
+      if constexpr (is_traced<T>) traces[i % line<T>] += terms[i];
     }
   }
-  if (row == count) return;
-  const T* __restrict const terms = rows[row];
-  for (Index i = 0; i < width; ++i) {
-    take(terms[i], best[i]);
-    if constexpr (is_traced<T>) traces[i] += terms[i];
-  }
+  float trace = 0;
+  for (const float one : traces) trace += one;
+  return trace != trace;
 }
 
 template <bool IsMinimum, class T>
 void locate_rows(T* __restrict best, std::int32_t* __restrict positions, float* __restrict traces,
                  const T* const* rows, Index count, std::int32_t position, Index width) {
   const auto take = [](T x, std::int32_t at, T& value, std::int32_t& place) {
-    const bool takes = is_better<IsMinimum>(x, value);
+    const bool takes = IsMinimum ? x < value : x > value;
     place = takes ? at : place;
     value = takes ? x : value;
   };
@@ -152,19 +195,22 @@ void locate_rows(T* __restrict best, std::int32_t* __restrict positions, float* 
   for (; row + 2 <= count; row += 2, position += 2) {
     const T* __restrict const a = rows[row];
     const T* __restrict const b = rows[row + 1];
-    for (Index first = 0; first < width; first += strip) {
-      const Index last = width - first < strip ? width : first + strip;
-      if (row + 4 <= count) prefetch<2>(rows + row + 2, first, last);
-      for (Index i = first; i < last; ++i) {
-        T value = best[i];
-        std::int32_t place = positions[i];
-        take(a[i], position, value, place);
-        take(b[i], position + 1, value, place);
-        best[i] = value;
-        positions[i] = place;
-        if constexpr (is_traced<T>) traces[i] += a[i] + b[i];
-      }
+    const auto locate = [=](Index i) {
+      T value = best[i];
+      std::int32_t place = positions[i];
+      take(a[i], position, value, place);
+      take(b[i], position + 1, value, place);
+      best[i] = value;
+      positions[i] = place;
+      if constexpr (is_traced<T>) traces[i] += a[i] + b[i];
+    };
+    const bool has_next = row + 4 <= count;
+    Index i = 0;
+    for (; i + line<T> <= width; i += line<T>) {
+      if (has_next) prefetch<2>(rows + row + 2, i);
+      for (Index column = i; column < i + line<T>; ++column) locate(column);
     }
+    for (; i < width; ++i) locate(i);
   }
   if (row == count) return;
   const T* __restrict const terms = rows[row];

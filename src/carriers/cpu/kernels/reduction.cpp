@@ -74,6 +74,11 @@ struct Part {
   Index last;
 };
 
+/// Whether a part of a fibre is one block of consecutive terms.
+bool is_one_block(const StridedLoop& reduced, Part part) {
+  return part.last - part.first <= block_terms && reduced.is_contiguous(0);
+}
+
 /// Calls `body(terms, count, offsets)` for the terms of one fibre in blocks; offsets are those of a block's
 /// first.
 template <class T, class Body>
@@ -207,8 +212,7 @@ class Sum {
       : operation_(call.plan.operation), reduced_(loops.reduced) {}
 
   [[nodiscard]] Accumulator fibre(const T* first, Part part) const {
-    const Index count = part.last - part.first;
-    if (count <= block_terms && reduced_.is_contiguous(0)) return loops_.sum(first + part.first, count);
+    if (is_one_block(reduced_, part)) return loops_.sum(first + part.first, part.last - part.first);
     SumTree<OneSum<Accumulator>> tree;
     OneSum<Accumulator> total;
     for_each_block(first, reduced_, part,
@@ -297,14 +301,8 @@ class Extremum {
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
 
   [[nodiscard]] Partial fibre(const T* first, Part part) const {
-    Partial best{};
-    bool is_first = true;
-    for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
-      const Partial block = loops_.extremum(terms, count);
-      if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
-      best.may_have_nan = best.may_have_nan || block.may_have_nan;
-      is_first = false;
-    });
+    Partial best = is_one_block(reduced_, part) ? loops_.extremum(first + part.first, part.last - part.first)
+                                                : of_blocks(first, part);
     if constexpr (std::is_same_v<T, float>)
       if (best.value == 0 && !best.may_have_nan) best.value = zero_of(first, part);
     return best;
@@ -312,19 +310,20 @@ class Extremum {
 
   void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
     Columns<T> best;
-    Columns<float> traces;
-    std::fill_n(traces.begin(), width, 0.0F);
+    bool may_have_nan = false;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index row) {
       if (row == part.first) std::copy_n(rows[0], width, best.data());
-      loops_.update_rows(best.data(), traces.data(), rows, count, width);
+      may_have_nan = loops_.update_rows(best.data(), rows, count, width) || may_have_nan;
     });
     bool is_zero_met = false;
     for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
-      out[i] = {best[i], traces[i] != traces[i]};
+      out[i] = {best[i], false};
       is_zero_met = is_zero_met || best[i] == 0;
     }
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<T, float>) {
       if (is_zero_met) set_zeros(first, step, width, part, out);
+      if (may_have_nan) find_nans(first, step, width, part, out);
+    }
   }
 
   void merge(Partial& best, const Partial& next) const {
@@ -338,6 +337,18 @@ class Extremum {
  private:
   static constexpr T preferred_zero = IsMinimum ? static_cast<T>(-0.0F) : T{0};
 
+  [[nodiscard]] Partial of_blocks(const T* first, Part part) const {
+    Partial best{};
+    bool is_first = true;
+    for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
+      const Partial block = loops_.extremum(terms, count);
+      if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
+      best.may_have_nan = best.may_have_nan || block.may_have_nan;
+      is_first = false;
+    });
+    return best;
+  }
+
   /// The extremum of a part whose extremum equals zero.
   [[nodiscard]] T zero_of(const T* first, Part part) const {
     bool is_met = false;
@@ -345,6 +356,17 @@ class Extremum {
       is_met = is_met || fibre_kernels().contains_bits(terms, count, preferred_zero);
     });
     return is_met ? preferred_zero : -preferred_zero;
+  }
+
+  /// Columns with a NaN have one as their sum.
+  void find_nans(const T* first, Index step, Index width, Part part, Partial* out) const {
+    Columns<float> sums;
+    std::fill_n(sums.begin(), width, 0.0F);
+    for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
+      fibre_kernels().sums<float>().add_rows(sums.data(), rows, count, width);
+    });
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i)
+      out[i].may_have_nan = sums[i] != sums[i];
   }
 
   void set_zeros(const T* first, Index step, Index width, Part part, Partial* out) const {

@@ -1,0 +1,116 @@
+// Moving whole cache lines, compiled for one instruction set: the body of cache_lines.cpp and of the units
+// named after it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "operation/cache_lines.hpp"
+#include "operation/instruction_set.hpp"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
+
+constexpr int line_bytes = 64;
+constexpr int side = 16;  // slots of a line
+#if defined(__AVX512F__)
+constexpr int lanes = 16;
+#elif defined(__AVX2__)
+constexpr int lanes = 8;
+#else
+constexpr int lanes = 4;
+#endif
+constexpr int register_bytes = 4 * lanes;
+constexpr int registers = line_bytes / register_bytes;  // of a line
+using Slots [[gnu::vector_size(register_bytes)]] = std::uint32_t;
+
+inline Slots load(const std::byte* from) {
+  Slots slots;
+  __builtin_memcpy(&slots, from, sizeof slots);
+  return slots;
+}
+
+template <bool streams>
+void store(std::byte* to, Slots slots) {
+#if defined(__AVX512F__)
+  if constexpr (streams)
+    return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(slots));
+#elif defined(__AVX2__)
+  if constexpr (streams)
+    return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(slots));
+#elif defined(__SSE2__)
+  if constexpr (streams)
+    return _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(slots));
+#endif
+  __builtin_memcpy(to, &slots, sizeof slots);
+}
+
+/// The slots of both in turns: those of their first halves, then those of their second.
+template <int... i>
+void interleave(Slots a, Slots b, Slots& first, Slots& second, std::integer_sequence<int, i...>) {
+  first = __builtin_shufflevector(a, b, (i % 2 * lanes + i / 2)...);
+  second = __builtin_shufflevector(a, b, (i % 2 * lanes + lanes / 2 + i / 2)...);
+}
+
+/// A transposed block of `lanes` × `lanes` slots: each step of these moves one bit of the column's number to
+/// the row's.
+inline void transpose_registers(Slots* rows) {
+  constexpr std::make_integer_sequence<int, lanes> sequence;
+  for (int step = 1; step < lanes; step *= 2) {
+    Slots next[lanes];
+    for (int i = 0; i < lanes / 2; ++i)
+      interleave(rows[i], rows[i + lanes / 2], next[2 * i], next[2 * i + 1], sequence);
+    for (int i = 0; i < lanes; ++i) rows[i] = next[i];
+  }
+}
+
+template <bool streams>
+void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
+  for (int column = 0; column < side; column += lanes) {
+    Slots blocks[registers][lanes];
+    for (int block = 0; block < registers; ++block) {
+      for (int i = 0; i < lanes; ++i)
+        blocks[block][i] = load(from + (block * lanes + i) * from_stride + 4 * column);
+      transpose_registers(blocks[block]);
+    }
+    for (int i = 0; i < lanes; ++i)
+      for (int block = 0; block < registers; ++block)
+        store<streams>(to + (column + i) * to_stride + block * register_bytes, blocks[block][i]);
+  }
+}
+
+inline bool is_aligned(const std::byte* to, Index stride) {
+  return (reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uintptr_t>(stride)) % line_bytes == 0;
+}
+
+inline void transpose(const std::byte* from, Index from_stride, std::byte* to, Index to_stride,
+                      bool streams) {
+  if (streams && is_aligned(to, to_stride))
+    transpose_lines<true>(from, from_stride, to, to_stride);
+  else
+    transpose_lines<false>(from, from_stride, to, to_stride);
+}
+
+inline void stream(const std::byte* from, std::byte* to, Index bytes) {
+  const auto copy = [&](Index count) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count));
+    from += count;
+    to += count;
+    bytes -= count;
+  };
+  const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) % line_bytes);
+  if (past != 0) copy(line_bytes - past < bytes ? line_bytes - past : bytes);
+  for (; bytes >= line_bytes; from += line_bytes, to += line_bytes, bytes -= line_bytes)
+    for (int part = 0; part < line_bytes; part += register_bytes) store<true>(to + part, load(from + part));
+  if (bytes != 0) copy(bytes);
+}
+
+constexpr CacheLines unit = {transpose, stream};
+
+/// The moves of this unit.
+const CacheLines* cache_lines_unit() { return &unit; }  // NOLINT(misc-definitions-in-headers): one file each
+
+}  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET
