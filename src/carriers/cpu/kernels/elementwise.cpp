@@ -238,11 +238,18 @@ class Tiles {
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
       elements[i] = open(i, offsets[1 + i], rows, columns, buffers[i].data(), line_bytes[i]);
     for (Index line = 0; line < columns; ++line) {
+      for (std::size_t i = 0; i < call_.operands.size(); ++i)
+        if (const Index across = loop_.stride(column_, 1 + i); is_repeated(i) && (line == 0 || across != 0))
+          gather(call_.operands[i], offsets[1 + i] + line * across, 0, std::min(rows, block_size),
+                 buffers[i].data());
       // The result's layout is canonical: its slots follow the ordinals.
       compute_line(offsets[0] + line * loop_.stride(column_, 0), rows, elements);
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
   }
+
+  /// Whether a line of the operand is one slot again and again: then one block serves the whole line.
+  [[nodiscard]] bool is_repeated(std::size_t operand) const { return loop_.stride(0, 1 + operand) == 0; }
 
   /// `length` elements from ordinal `first` on, in blocks.
   void compute_line(Index first, Index length, Elements elements) const {
@@ -250,30 +257,31 @@ class Tiles {
       const Index count = std::min(block_size, last - first);
       compute(call_, block_, first, count, elements, streams_);
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
-        if (loop_.stride(0, 1 + i) != 0) elements[i] += block_size * slot_bytes(call_.operands[i].computed);
+        if (!is_repeated(i)) elements[i] += block_size * slot_bytes(call_.operands[i].computed);
     }
   }
 
-  /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer. A line of
-  /// one repeated slot is one block, which serves them all.
+  /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer, where
+  /// repeated slots have a line to themselves only while it is computed.
   const std::byte* open(std::size_t number, Index offset, Index rows, Index columns, std::byte* buffer,
                         Index& line_bytes) const {
     const KernelOperand& operand = call_.operands[number];
     const Index bytes = slot_bytes(operand.computed);
     const Index along = loop_.stride(0, 1 + number);
     const Index across = loop_.stride(column_, 1 + number);
-    line_bytes = across * bytes;
-    if (along == 1 && !is_converted(operand)) return operand.data + offset * bytes;
-    const Index length = along == 0 ? std::min(rows, block_size) : rows;
-    line_bytes = across == 0 ? 0 : length * bytes;
+    if (is_repeated(number)) return buffer;
+    if (along == 1 && !is_converted(operand)) {
+      line_bytes = across * bytes;
+      return operand.data + offset * bytes;
+    }
     const Index count = across == 0 ? 1 : columns;  // one line stands for all of them
-    if (along > 1 && !is_converted(operand)) {
+    if (across != 0) line_bytes = rows * bytes;
+    if (!is_converted(operand))
       copy_plane(operand.data + offset * bytes, buffer,
                  {rows, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
-    } else {
+    else
       for (Index line = 0; line < count; ++line)
-        gather(operand, offset + line * across, along, length, buffer + line * line_bytes);
-    }
+        gather(operand, offset + line * across, along, rows, buffer + line * line_bytes);
     return buffer;
   }
 
