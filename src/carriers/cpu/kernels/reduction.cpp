@@ -17,7 +17,7 @@ namespace orlop::inline v0 {
 namespace {
 
 constexpr Index block_terms = 4096;  // consecutive terms that are reduced by lanes
-constexpr Index block_rows = 128;    // rows that are reduced one after the other
+constexpr Index block_rows = 256;    // rows that are reduced one after the other
 constexpr Index row_width = 1024;    // fibres reduced side by side
 
 /// Sums of equal blocks as a balanced tree: the rounding error grows with the logarithm of their number.
