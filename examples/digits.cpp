@@ -148,6 +148,8 @@ std::vector<double> train(const std::vector<Digit>& digits, bool spills, int epo
 int main(int count, char** arguments) {
   if (count < 2) return std::cerr << "usage: digits DATA [EPOCHS]\n", 2;
   const std::vector<Digit> digits = read_digits(arguments[1]);
+  if (digits.empty())
+    return std::cerr << "no digits in " << arguments[1] << "; ./dev demo digits fetches them\n", 2;
   const int epochs = count > 2 ? std::atoi(arguments[2]) : 10;
   const bool is_identical = train(digits, true, epochs) == train(digits, false, epochs);
   std::cout << "the same training on plain CPU: " << (is_identical ? "identical" : "DIFFERENT")

@@ -313,3 +313,15 @@ def test_a_hierarchy_over_a_factory_that_makes_too_little_writes_nothing():
     with pytest.raises((TypeError, ValueError)):
         x.backward(x)
     assert x.grad is None
+
+
+def test_a_carrier_is_released_at_the_end_of_its_scope():
+    with Minimal([1.0]) as carrier:
+        assert not carrier.is_released()
+    assert carrier.is_released()
+    with pytest.raises(ArithmeticError, match="mine"), CPU(2) as cpu:
+        cpu.release()
+        raise ArithmeticError("mine")
+    with pytest.raises(RuntimeError, match="owned"), CPU(2) as tier:
+        hierarchy = Evictable(tier, CPU(0))
+    assert not tier.is_released() and hierarchy.primary is tier

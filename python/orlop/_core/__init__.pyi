@@ -482,6 +482,13 @@ class Carrier:
     def release(self) -> None:
         """Gives the storage up for good; idempotent."""
 
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *exception) -> None:
+        """
+        Releases the carrier: `with FileBacked(dtype=DType.Float32) as scratch:`.
+        """
+
     def __repr__(self) -> str: ...
 
     @property
@@ -579,9 +586,6 @@ class Tensor:
 
     A layout placed on a carrier from slot `offset`.
     """
-
-    def __getattribute__(self, name, /):
-        """Return getattr(self, name)."""
 
     def __init__(self, carrier: Carrier, offset: int, layout: orlop.layout.Layout) -> None: ...
 
