@@ -1,5 +1,7 @@
 """Recording graphs and asking for gradients."""
 
+from threading import local
+
 from orlop._core import grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
@@ -17,14 +19,14 @@ class no_grad:
     """
 
     def __init__(self):
-        self._before = []  # one object may be entered again inside itself
+        self._found = local()  # by thread; one object may be entered again inside itself
 
     def __enter__(self):
-        self._before.append(is_grad_enabled())
+        self._found.__dict__.setdefault("values", []).append(is_grad_enabled())
         set_grad_enabled(False)
 
     def __exit__(self, *exception):
-        set_grad_enabled(self._before.pop())
+        set_grad_enabled(self._found.values.pop())
         return False
 
     def __call__(self, function):

@@ -270,8 +270,10 @@ Tensor one_like(const Tensor& tensor) {
   if (layout.rank() != 1 || !layout.is_leaf() || layout.size() != 1)
     raise<ValueError>("backward", "only a Tensor of shape (1,) can start without a gradient: its shape is ",
                       layout.shape(), "; pass gradient=");
-  Ref<Carrier> carrier =
-      fresh_storage(*tensor.carrier(), layout.cosize(), {.dtype = tensor.carrier()->dtype()});
+  const DType& dtype = tensor.carrier()->dtype();
+  if (dtype.storage_type() == StorageType::other)  // Floating
+    return Tensor::trusted(tensor.carrier()->new_like(std::array{Scalar(1.0)}), 0, layout);
+  Ref<Carrier> carrier = fresh_storage(*tensor.carrier(), layout.cosize(), {.dtype = dtype});
   const float one = 1.0F;
   carrier->write_span(0, 1, &one);
   return Tensor::trusted(std::move(carrier), 0, layout);

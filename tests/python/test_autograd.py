@@ -9,8 +9,10 @@ import numpy as np
 import orlop
 import pytest
 from arrays import array, carrier_of, compound, floats, ints, leaf_index, tensor
+from list_carrier import ListCarrier
 from orlop import (
     CPU,
+    DType,
     Generic,
     Layout,
     Operation,
@@ -134,6 +136,29 @@ def test_recording_is_switched_by_thread_and_restored():
         set_grad_enabled(True)
 
 
+def test_one_scope_may_be_entered_inside_itself_and_by_several_threads():
+    scope = no_grad()
+    seen = []
+
+    def other_thread():
+        set_grad_enabled(False)
+        with scope:
+            entered.set()
+            left.wait(10)
+        seen.append(is_grad_enabled())
+
+    entered, left = threading.Event(), threading.Event()
+    thread = threading.Thread(target=other_thread)
+    with scope:
+        with scope:
+            thread.start()
+            assert entered.wait(10)
+        assert not is_grad_enabled()
+    left.set()
+    thread.join()
+    assert is_grad_enabled() and seen == [False]
+
+
 # --- the call and its node (P42, P43)
 
 
@@ -202,6 +227,16 @@ def test_a_start_without_a_gradient_takes_one_element():
         y = orlop.neg(Tensor(CPU(3), 0, Layout(shape, Stride(shape.top_level))))
         with pytest.raises(ValueError, match=r"shape \(1,\)"):
             y.backward()
+
+
+def test_a_category_of_floats_starts_too():
+    x = Tensor(ListCarrier([2.0, 3.0], dtype=DType.Floating), 0, Layout(Shape(1), Stride(1)))
+    x.backward()
+    assert type(x.grad.carrier) is ListCarrier and x.grad.dtype() is DType.Floating and x.grad.carrier[0] == 1.0
+    y = x[0:1]
+    y.retain_grad()
+    y.backward(Tensor(ListCarrier([5.0], dtype=DType.Floating), 0, Layout(Shape(1), Stride(1))))
+    assert y.grad.carrier[0] == 5.0
 
 
 def test_nothing_starts_at_a_compound():
