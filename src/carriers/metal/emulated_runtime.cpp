@@ -15,6 +15,7 @@
 
 #include "carriers/metal/emulation.hpp"
 #include "carriers/metal/kernel_manifest.hpp"
+#include "orlop/base/error.hpp"
 #include "orlop/carriers/metal/runtime.hpp"
 #include "storage/host_memory.hpp"
 
@@ -166,13 +167,19 @@ void run(const Compiled& compiled, std::span<const MetalBinding> bindings,
   for (const MetalBinding& binding : bindings)
     buffers.push_back(
         {binding.buffer->contents() + binding.offset, binding.buffer->bytes() - binding.offset});
-  emulation::Launch launch(compiled.kernel->name, buffers, std::as_bytes(constants));
+  emulation::Launch launch(buffers, std::as_bytes(constants));
   const auto threads = static_cast<std::size_t>(compiled.kernel->threads);
   for (std::uint32_t y = 0; y < groups.y; ++y)
     for (std::uint32_t x = 0; x < groups.x; ++x) {
       launch.begin_group();
       const auto body = [&](std::size_t thread) {
-        compiled.entry->run(launch, {x, y, 0}, {static_cast<unsigned>(thread), 0, 0});
+        try {
+          compiled.entry->run(launch, {x, y, 0}, {static_cast<unsigned>(thread), 0, 0});
+        } catch (const emulation::Outside& outside) {
+          raise<RuntimeError>(compiled.kernel->name, "thread ", thread, " of threadgroup (", x, ", ", y,
+                              ") reaches element ", outside.index, " of ", outside.name, ", which has ",
+                              outside.count);
+        }
       };
       if (compiled.entry->has_barrier)
         emulation::fibers.run(threads, body);

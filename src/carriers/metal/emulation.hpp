@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "orlop/base/error.hpp"
+#include "orlop/base/message.hpp"
 
 namespace orlop::inline v0::emulation {
 
@@ -23,23 +23,26 @@ struct uint3 {
 using uint = unsigned;
 using uchar = unsigned char;
 
-/// Where a kernel may read or write `count` elements; everything else is an error with the names.
+/// An access outside a buffer or a threadgroup's memory.
+struct Outside {
+  std::string_view name;
+  Index index, count;
+};
+
+/// Where a kernel may read or write `count` elements; everything else is `Outside`.
 template <class T>
 class Pointer {
  public:
-  Pointer(T* data, Index count, std::string_view kernel, std::string_view name) noexcept
-      : data_(data), count_(count), kernel_(kernel), name_(name) {}
+  Pointer(T* data, Index count, std::string_view name) noexcept : data_(data), count_(count), name_(name) {}
   T& operator[](Index index) const {
     if (index < 0 || index >= count_) [[unlikely]]
-      raise<RuntimeError>(kernel_, "the kernel reaches element ", index, " of ", name_, ", which has ",
-                          count_);
+      throw Outside{name_, index, count_};
     return data_[index];
   }
 
  private:
   T* data_;
   Index count_;
-  std::string_view kernel_;
   std::string_view name_;
 };
 template <class T>
@@ -53,14 +56,13 @@ class Launch {
     std::size_t bytes;
   };
 
-  Launch(std::string_view kernel, std::span<const Buffer> buffers,
-         std::span<const std::byte> constants) noexcept
-      : kernel_(kernel), buffers_(buffers), constants_(constants) {}
+  Launch(std::span<const Buffer> buffers, std::span<const std::byte> constants) noexcept
+      : buffers_(buffers), constants_(constants) {}
 
   template <class T>
   [[nodiscard]] Pointer<T> buffer(std::string_view name, std::size_t index) const {
     const Buffer& bound = buffers_[index];
-    return {reinterpret_cast<T*>(bound.data), static_cast<Index>(bound.bytes / sizeof(T)), kernel_, name};
+    return {reinterpret_cast<T*>(bound.data), static_cast<Index>(bound.bytes / sizeof(T)), name};
   }
   template <class T>
   [[nodiscard]] const T& arguments() const {
@@ -70,7 +72,7 @@ class Launch {
   template <class T>
   [[nodiscard]] Shared<T> shared(std::string_view name, Index count) {
     return {reinterpret_cast<T*>(shared_memory(name, static_cast<std::size_t>(count) * sizeof(T))), count,
-            kernel_, name};
+            name};
   }
   /// The other threads of the group run until all have come here.
   void barrier();
@@ -80,7 +82,6 @@ class Launch {
  private:
   [[nodiscard]] std::byte* shared_memory(std::string_view name, std::size_t bytes);
 
-  std::string_view kernel_;
   std::span<const Buffer> buffers_;
   std::span<const std::byte> constants_;
   std::vector<std::pair<std::string_view, std::unique_ptr<std::byte[]>>> shared_;
