@@ -357,43 +357,67 @@ def copy(source, target):
     return kernel
 
 
-# Reductions of `rows` rows of `count` neighbouring elements each.
+# Reductions of `rows` rows of `count` neighbouring elements each: a row has a threadgroup, or one thread if it is short
+# or its elements must be taken in order.
+
+
+def same(value, *_):
+    return value
+
+
+def groups_for(rows, is_alone):
+    return threads_for(rows) if is_alone else T.Kernel(rows, threads=ROW_THREADS)
 
 
 @T.macro
-def reduce_row(a, row, count, held, start, load, combine, result):
-    """A threadgroup for each row: a thread takes each ROW_THREADS-th element, then pairs of threads combine."""
+def reduce_together(a, row, count, held, start, combine, load, result):
+    """A thread takes each ROW_THREADS-th element, then pairs of threads combine."""
     thread = T.get_thread_binding()
     partial = T.alloc_shared((ROW_THREADS,), held)
-    mine = T.alloc_local((1,), held)
-    mine[0] = start
+    result[0] = start
     for j in T.serial(T.truncdiv(count - thread + (ROW_THREADS - 1), ROW_THREADS)):
-        mine[0] = combine(mine[0], load(a[row * count + j * ROW_THREADS + thread], j * ROW_THREADS + thread))
-    partial[thread] = mine[0]
+        result[0] = combine(result[0], load(a[row * count + j * ROW_THREADS + thread], j * ROW_THREADS + thread))
+    partial[thread] = result[0]
     T.sync_threads()
     for level in T.serial(ROW_THREADS.bit_length() - 1):
         if thread < (ROW_THREADS // 2 >> level):
             partial[thread] = combine(partial[thread], partial[thread + (ROW_THREADS // 2 >> level)])
         T.sync_threads()
-    if thread == 0:
-        result[0] = partial[0]
+    result[0] = partial[0]
 
 
-def row_reduction(dtype, start, combine):
+@T.macro
+def reduce_rows(a, fault, out, block, rows, count, held, start, combine, load, finish, is_alone):
+    row = ordinal(block) if is_alone else block
+    result = T.alloc_local((1,), held)
+    if is_alone:
+        if row < rows:
+            result[0] = start
+            for j in T.serial(count):
+                result[0] = combine(result[0], load(a[row * count + j], j))
+    else:
+        reduce_together(a, row, count, held, start, combine, load, result)
+    if (row < rows) if is_alone else (T.get_thread_binding() == 0):
+        if fault is None:
+            out[row] = T.cast(finish(result[0]), out.dtype)
+        else:
+            store(out, row, result[0], fault)
+
+
+def row_reduction(dtype, start, combine, is_alone, *, held=None, target=None, load=same, finish=same):
+    """`load` makes of an element and its position what is combined, in `held`; `finish` the result of it."""
     rows, total = T.dynamic("rows"), T.dynamic("total")
+    held, target = held or dtype, target or dtype
 
     @T.prim_func
-    def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), dtype), count: T.int32):
-        with T.Kernel(rows, threads=ROW_THREADS) as row:
-            result = T.alloc_local((1,), dtype)
-            reduce_row(a, row, count, dtype, start, lambda x, at: x, combine, result)
-            if T.get_thread_binding() == 0:
-                out[row] = result[0]
+    def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), target), count: T.int32):
+        with groups_for(rows, is_alone) as block:
+            reduce_rows(a, None, out, block, rows, count, held, start, combine, load, finish, is_alone)
 
     return kernel
 
 
-def checked_row_reduction(start, combine):
+def checked_row_reduction(start, combine, is_alone):
     """Exact: 64 bits hold the sum of every row there is, and what is kept of a product."""
     rows, total = T.dynamic("rows"), T.dynamic("total")
 
@@ -401,18 +425,14 @@ def checked_row_reduction(start, combine):
     def kernel(
         a: T.Tensor((total,), INT), fault: T.Tensor((1,), INT), out: T.Tensor((rows,), INT), count: T.int32
     ):
-        with T.Kernel(rows, threads=ROW_THREADS) as row:
-            result = T.alloc_local((1,), LONG)
-            reduce_row(a, row, count, LONG, start, lambda x, at: long(x), combine, result)
-            if T.get_thread_binding() == 0:
-                store(out, row, result[0], fault)
+        with groups_for(rows, is_alone) as block:
+            reduce_rows(a, fault, out, block, rows, count, LONG, start, combine, lambda x, at: long(x), same, is_alone)
 
     return kernel
 
 
-def row_position(dtype, is_greatest):
+def row_position(dtype, is_greatest, is_alone):
     """The position of the first extremum of each row, or of its first NaN: the least of order and position."""
-    rows, total = T.dynamic("rows"), T.dynamic("total")
 
     def load(x, at):
         # A NaN comes first either way; -2^31 itself would be a literal of 64 bits.
@@ -421,33 +441,10 @@ def row_position(dtype, is_greatest):
             order = order ^ T.int32(-1)
         return T.bitwise_or(T.shift_left(long(order), T.int64(32)), long(at))
 
-    @T.prim_func
-    def kernel(a: T.Tensor((total,), dtype), out: T.Tensor((rows,), INT), count: T.int32):
-        with T.Kernel(rows, threads=ROW_THREADS) as row:
-            result = T.alloc_local((1,), LONG)
-            reduce_row(a, row, count, LONG, T.int64(2**63 - 1), load, T.min, result)
-            if T.get_thread_binding() == 0:
-                out[row] = T.cast(T.bitwise_and(result[0], T.int64(0x7FFFFFFF)), INT)
-
-    return kernel
-
-
-def row_product():
-    """One thread for each row: the specification wants the factors in order."""
-    rows, total = T.dynamic("rows"), T.dynamic("total")
-
-    @T.prim_func
-    def kernel(a: T.Tensor((total,), FLOAT), out: T.Tensor((rows,), FLOAT), count: T.int32):
-        with threads_for(rows) as block:
-            row = ordinal(block)
-            if row < rows:
-                product = T.alloc_local((1,), FLOAT)
-                product[0] = number(1)
-                for j in T.serial(count):
-                    product[0] = product[0] * a[row * count + j]
-                out[row] = product[0]
-
-    return kernel
+    return row_reduction(
+        dtype, T.int64(2**63 - 1), T.min, is_alone, held=LONG, target=INT, load=load,
+        finish=lambda least: T.bitwise_and(least, T.int64(0x7FFFFFFF)),
+    )
 
 
 def scan_of_int():
@@ -972,17 +969,18 @@ def elementwise_kernels():
 
 def reduction_kernels():
     lowest, highest = T.int32(-(2**31)), T.int32(2**31 - 1)
-    yield "reduce_sum_float", row_reduction(FLOAT, number(0), lambda a, b: a + b)
-    yield "reduce_sum_int", checked_row_reduction(T.int64(0), lambda a, b: a + b)
-    yield "reduce_prod_float", row_product()
-    yield "reduce_prod_int", checked_row_reduction(T.int64(1), product_of_int)
-    yield "reduce_max_float", row_reduction(FLOAT, number(float("-inf")), maximum)
-    yield "reduce_min_float", row_reduction(FLOAT, number(float("inf")), minimum)
-    yield "reduce_max_int", row_reduction(INT, lowest, T.max)
-    yield "reduce_min_int", row_reduction(INT, highest, T.min)
-    for name, is_greatest in (("argmax", True), ("argmin", False)):
-        yield f"{name}_float", row_position(FLOAT, is_greatest)
-        yield f"{name}_int", row_position(INT, is_greatest)
+    for suffix, is_alone in (("", False), ("_short", True)):
+        yield f"reduce_sum_float{suffix}", row_reduction(FLOAT, number(0), lambda a, b: a + b, is_alone)
+        yield f"reduce_sum_int{suffix}", checked_row_reduction(T.int64(0), lambda a, b: a + b, is_alone)
+        yield f"reduce_prod_int{suffix}", checked_row_reduction(T.int64(1), product_of_int, is_alone)
+        yield f"reduce_max_float{suffix}", row_reduction(FLOAT, number(float("-inf")), maximum, is_alone)
+        yield f"reduce_min_float{suffix}", row_reduction(FLOAT, number(float("inf")), minimum, is_alone)
+        yield f"reduce_max_int{suffix}", row_reduction(INT, lowest, T.max, is_alone)
+        yield f"reduce_min_int{suffix}", row_reduction(INT, highest, T.min, is_alone)
+        for name, is_greatest in (("argmax", True), ("argmin", False)):
+            for dtype in (FLOAT, INT):
+                yield f"{name}_{LETTER[dtype]}{suffix}", row_position(dtype, is_greatest, is_alone)
+    yield "reduce_prod_float", row_reduction(FLOAT, number(1), lambda a, b: a * b, True)  # the factors in order
     yield "cumsum_int", scan_of_int()
     yield "scan_products", scan_of_products()
 

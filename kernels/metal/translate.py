@@ -12,7 +12,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from sizes import TILE
+from sizes import SHORT_ROW, TILE
 
 GENERATED = pathlib.Path(__file__).resolve().parent / "generated"
 
@@ -59,6 +59,7 @@ def manifest(paths, kernels):
         "namespace orlop::inline v0 {",
         "",
         f"const Index metal_tile = {TILE};",
+        f"const Index metal_short_row = {SHORT_ROW};",
         "",
         "std::span<const MetalKernel> metal_kernel_manifest() {",
         "  static const MetalKernel list[] = {",

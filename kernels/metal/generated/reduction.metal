@@ -18,14 +18,13 @@ struct reduce_sum_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float mine[1];
-  threadgroup float partial[128];
   thread float result[1];
-  mine[0] = 0.000000e+00f;
+  threadgroup float partial[128];
+  result[0] = 0.000000e+00f;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = (mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    result[0] = (result[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -34,8 +33,8 @@ struct reduce_sum_float_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = result[0];
   }
 }
@@ -54,14 +53,13 @@ struct reduce_sum_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)0;
+  threadgroup long partial[128];
+  result[0] = (long)0;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = (mine[0] + ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
+    result[0] = (result[0] + ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -70,35 +68,12 @@ struct reduce_sum_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)result[0]);
     if (((long)((int)result[0])) != result[0]) {
       fault[0] = 1;
     }
-  }
-}
-
-struct reduce_prod_float_args_t {
-  int count[2];
-  int rows[2];
-};
-
-[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_prod_float(  const device float* __restrict a [[ buffer(0) ]],
-  device float* __restrict out [[ buffer(1) ]],
-  constant reduce_prod_float_args_t& arg [[ buffer(2) ]],
-  uint3 blockIdx [[threadgroup_position_in_grid]],
-  uint3 __gridDim [[threadgroups_per_grid]],
-  uint3 threadIdx [[thread_position_in_threadgroup]],
-  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
-) {
-  thread float product[1];
-  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
-    product[0] = 1.000000e+00f;
-    for (int j = 0; j < arg.count[0]; ++j) {
-      product[0] = (product[0] * a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]);
-    }
-    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = product[0];
   }
 }
 
@@ -116,14 +91,13 @@ struct reduce_prod_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)1;
+  threadgroup long partial[128];
+  result[0] = (long)1;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(max((mine[0] * ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (long)-2147483649), (long)2147483649);
+    result[0] = min(max((result[0] * ((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (long)-2147483649), (long)2147483649);
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -132,8 +106,8 @@ struct reduce_prod_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)result[0]);
     if (((long)((int)result[0])) != result[0]) {
       fault[0] = 1;
@@ -154,14 +128,13 @@ struct reduce_max_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float mine[1];
-  threadgroup float partial[128];
   thread float result[1];
-  mine[0] = -INFINITY;
+  threadgroup float partial[128];
+  result[0] = -INFINITY;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = select(select(select((mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(mine[0])) & (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (mine[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), mine[0], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0]));
+    result[0] = select(select(select((result[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(result[0])) & (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (result[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (result[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), result[0], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < result[0]));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -170,8 +143,8 @@ struct reduce_max_float_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = result[0];
   }
 }
@@ -189,14 +162,13 @@ struct reduce_min_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread float mine[1];
-  threadgroup float partial[128];
   thread float result[1];
-  mine[0] = INFINITY;
+  threadgroup float partial[128];
+  result[0] = INFINITY;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = select(select(select((mine[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(mine[0])) | (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (mine[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < mine[0])), mine[0], (mine[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
+    result[0] = select(select(select((result[0] + a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]), (as_type<float>(((as_type<int>(result[0])) | (as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]))))), (result[0] == a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))], (a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] < result[0])), result[0], (result[0] < a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -205,8 +177,8 @@ struct reduce_min_float_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = result[0];
   }
 }
@@ -224,14 +196,13 @@ struct reduce_max_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread int mine[1];
-  threadgroup int partial[128];
   thread int result[1];
-  mine[0] = -2147483648;
+  threadgroup int partial[128];
+  result[0] = -2147483648;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = max(mine[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    result[0] = max(result[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -240,8 +211,8 @@ struct reduce_max_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = result[0];
   }
 }
@@ -259,14 +230,13 @@ struct reduce_min_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread int mine[1];
-  threadgroup int partial[128];
   thread int result[1];
-  mine[0] = 2147483647;
+  threadgroup int partial[128];
+  result[0] = 2147483647;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(mine[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
+    result[0] = min(result[0], a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]);
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -275,8 +245,8 @@ struct reduce_min_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = result[0];
   }
 }
@@ -294,14 +264,13 @@ struct argmax_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)9223372036854775807;
+  threadgroup long partial[128];
+  result[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(mine[0], ((((long)(select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), 2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647))) ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
+    result[0] = min(result[0], ((((long)(select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), 2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647))) ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -310,8 +279,8 @@ struct argmax_float_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
@@ -329,14 +298,13 @@ struct argmax_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)9223372036854775807;
+  threadgroup long partial[128];
+  result[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(mine[0], ((((long)(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
+    result[0] = min(result[0], ((((long)(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))] ^ -1)) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -345,8 +313,8 @@ struct argmax_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
@@ -364,14 +332,13 @@ struct argmin_float_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)9223372036854775807;
+  threadgroup long partial[128];
+  result[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(mine[0], ((((long)select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), -2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)))) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
+    result[0] = min(result[0], ((((long)select(select((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])), (0 - ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)), ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) < 0)), -2147483647, (2139095040 < ((as_type<int>(a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))])) & 2147483647)))) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -380,8 +347,8 @@ struct argmin_float_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
   }
 }
@@ -399,14 +366,13 @@ struct argmin_int_args_t {
   uint3 threadIdx [[thread_position_in_threadgroup]],
   uint __simd_group_id [[simdgroup_index_in_threadgroup]]
 ) {
-  thread long mine[1];
-  threadgroup long partial[128];
   thread long result[1];
-  mine[0] = (long)9223372036854775807;
+  threadgroup long partial[128];
+  result[0] = (long)9223372036854775807;
   for (int j = 0; j < (((arg.count[0] + 127) - ((int)threadIdx.x)) / 128); ++j) {
-    mine[0] = min(mine[0], ((((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
+    result[0] = min(result[0], ((((long)a[(((((long)j) * (long)128) + (((long)((int)blockIdx.x)) * ((long)arg.count[0]))) + ((long)((int)threadIdx.x)))]) << (long)32) | ((((long)j) * (long)128) + ((long)((int)threadIdx.x)))));
   }
-  partial[((int)threadIdx.x)] = mine[0];
+  partial[((int)threadIdx.x)] = result[0];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   #pragma clang loop unroll(disable)
   for (int level = 0; level < 7; ++level) {
@@ -415,9 +381,293 @@ struct argmin_int_args_t {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  result[0] = partial[0];
   if (((int)threadIdx.x) == 0) {
-    result[0] = partial[0];
     out[((long)((int)blockIdx.x))] = ((int)(result[0] & (long)2147483647));
+  }
+}
+
+struct reduce_sum_float_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_sum_float_short(  const device float* __restrict a [[ buffer(0) ]],
+  device float* __restrict out [[ buffer(1) ]],
+  constant reduce_sum_float_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = 0.000000e+00f;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = (result[0] + a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]);
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
+  }
+}
+
+struct reduce_sum_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_sum_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict fault [[ buffer(1) ]],
+  device int* __restrict out [[ buffer(2) ]],
+  constant reduce_sum_int_short_args_t& arg [[ buffer(3) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)0;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = (result[0] + ((long)a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)result[0]);
+    if (((long)((int)result[0])) != result[0]) {
+      fault[0] = 1;
+    }
+  }
+}
+
+struct reduce_prod_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_prod_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict fault [[ buffer(1) ]],
+  device int* __restrict out [[ buffer(2) ]],
+  constant reduce_prod_int_short_args_t& arg [[ buffer(3) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)1;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(max((result[0] * ((long)a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), (long)-2147483649), (long)2147483649);
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)result[0]);
+    if (((long)((int)result[0])) != result[0]) {
+      fault[0] = 1;
+    }
+  }
+}
+
+struct reduce_max_float_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_max_float_short(  const device float* __restrict a [[ buffer(0) ]],
+  device float* __restrict out [[ buffer(1) ]],
+  constant reduce_max_float_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = -INFINITY;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = select(select(select((result[0] + a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]), (as_type<float>(((as_type<int>(result[0])) & (as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]))))), (result[0] == a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))], (result[0] < a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), result[0], (a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))] < result[0]));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
+  }
+}
+
+struct reduce_min_float_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_min_float_short(  const device float* __restrict a [[ buffer(0) ]],
+  device float* __restrict out [[ buffer(1) ]],
+  constant reduce_min_float_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = INFINITY;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = select(select(select((result[0] + a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]), (as_type<float>(((as_type<int>(result[0])) | (as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]))))), (result[0] == a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))], (a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))] < result[0])), result[0], (result[0] < a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
+  }
+}
+
+struct reduce_max_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_max_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant reduce_max_int_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread int result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = -2147483648;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = max(result[0], a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]);
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
+  }
+}
+
+struct reduce_min_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_min_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant reduce_min_int_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread int result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = 2147483647;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(result[0], a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]);
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
+  }
+}
+
+struct argmax_float_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void argmax_float_short(  const device float* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant argmax_float_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)9223372036854775807;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(result[0], ((((long)(select(select((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), (0 - ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) & 2147483647)), ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) < 0)), 2147483647, (2139095040 < ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) & 2147483647))) ^ -1)) << (long)32) | ((long)j)));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)(result[0] & (long)2147483647));
+  }
+}
+
+struct argmax_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void argmax_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant argmax_int_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)9223372036854775807;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(result[0], ((((long)(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))] ^ -1)) << (long)32) | ((long)j)));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)(result[0] & (long)2147483647));
+  }
+}
+
+struct argmin_float_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void argmin_float_short(  const device float* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant argmin_float_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)9223372036854775807;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(result[0], ((((long)select(select((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])), (0 - ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) & 2147483647)), ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) < 0)), -2147483647, (2139095040 < ((as_type<int>(a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))])) & 2147483647)))) << (long)32) | ((long)j)));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)(result[0] & (long)2147483647));
+  }
+}
+
+struct argmin_int_short_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void argmin_int_short(  const device int* __restrict a [[ buffer(0) ]],
+  device int* __restrict out [[ buffer(1) ]],
+  constant argmin_int_short_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread long result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = (long)9223372036854775807;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = min(result[0], ((((long)a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]) << (long)32) | ((long)j)));
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = ((int)(result[0] & (long)2147483647));
+  }
+}
+
+struct reduce_prod_float_args_t {
+  int count[2];
+  int rows[2];
+};
+
+[[kernel, max_total_threads_per_threadgroup(256)]] void reduce_prod_float(  const device float* __restrict a [[ buffer(0) ]],
+  device float* __restrict out [[ buffer(1) ]],
+  constant reduce_prod_float_args_t& arg [[ buffer(2) ]],
+  uint3 blockIdx [[threadgroup_position_in_grid]],
+  uint3 __gridDim [[threadgroups_per_grid]],
+  uint3 threadIdx [[thread_position_in_threadgroup]],
+  uint __simd_group_id [[simdgroup_index_in_threadgroup]]
+) {
+  thread float result[1];
+  if (((((int)blockIdx.x) * 256) + ((int)threadIdx.x)) < arg.rows[0]) {
+    result[0] = 1.000000e+00f;
+    for (int j = 0; j < arg.count[0]; ++j) {
+      result[0] = (result[0] * a[((((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x))) * ((long)arg.count[0])) + ((long)j))]);
+    }
+    out[((((long)((int)blockIdx.x)) * (long)256) + ((long)((int)threadIdx.x)))] = result[0];
   }
 }
 

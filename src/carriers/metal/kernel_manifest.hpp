@@ -27,6 +27,8 @@ struct MetalSource {
 
 /// Rows and columns of a product of matrices that one threadgroup computes.
 extern const Index metal_tile;
+/// Elements from which on a row of a reduction has a threadgroup, instead of a thread of the `_short` kernel.
+extern const Index metal_short_row;
 
 [[nodiscard]] std::span<const MetalKernel> metal_kernel_manifest();
 /// The kernel of this name, or null.

@@ -232,11 +232,13 @@ void reduce(const KernelCall& call) {
   order.append(reduced);
   order.append(kept);
   const MetalBinding rows = work.elements(0, order.extents, order.strides);
-  const std::string kernel = kernel_name(call.plan);
   const Named<MetalBinding> buffers = {{"a", rows}, {"out", work.result()}};
   const Named<std::int64_t> constants = {{"count", reduced.size()}, {"rows", kept.size()}};
-  if (call.plan.accumulation == Accumulation::SequentialBinary32Product)  // a thread for each row
+  const std::string kernel = kernel_name(call.plan);
+  if (call.plan.accumulation == Accumulation::SequentialBinary32Product)
     work.run(kernel, buffers, constants, kept.size());
+  else if (reduced.size() < metal_short_row)
+    work.run(kernel + "_short", buffers, constants, kept.size());
   else
     work.run_groups(kernel, buffers, constants, {static_cast<std::uint32_t>(kept.size()), 1});
   work.finish();
