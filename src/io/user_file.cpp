@@ -2,6 +2,7 @@
 #include "orlop/io/user_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,6 +23,14 @@ namespace {
 void check_path(std::string_view what, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     raise<ValueError>(what, "the path has an embedded NUL: no file can have it");
+}
+
+// A device or a pipe is not to be replaced by a file, which the rename would do.
+void check_replaceable(std::string_view what, const std::string& path) {
+  struct stat found{};
+  if (::lstat(path.c_str(), &found) != 0) return;
+  if (!S_ISREG(found.st_mode) && !S_ISLNK(found.st_mode) && !S_ISDIR(found.st_mode))
+    raise<ValueError>(what, "'", path, "' is no regular file; only those are replaced");
 }
 
 constexpr std::string_view kPrefix = ".orlop-saving-";
@@ -98,6 +107,7 @@ OutputFile::OutputFile(std::string_view what, std::string path, Index bytes)
     : what_(what), path_(std::move(path)), calls_(io_calls()), owner_(process_id()) {
   check_path(what_, path_);
   const BlockingScope blocking;
+  check_replaceable(what_, path_);
   const std::string folder = folder_of(path_);
   descriptor_ = open_unnamed(*calls_, folder);
   try {

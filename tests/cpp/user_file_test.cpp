@@ -25,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::StartsWith;
 using testing_support::code_of;
 using testing_support::message_of;
@@ -159,7 +160,10 @@ TEST_P(OutputFiles, RefuseWhatCannotBeReplaced) {
   fs::create_directory(folder / "directory");
   EXPECT_EQ(code_of([&] { save("directory", "x"); }), EISDIR);
   EXPECT_EQ(code_of([&] { save("none/x", "x"); }), ENOENT);
-  EXPECT_THAT(names(), ElementsAre("directory"));
+  ASSERT_EQ(mkfifo(place("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<ValueError>([&] { save("pipe", "x"); }), HasSubstr("regular file"));
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  EXPECT_THAT(names(), ElementsAre("directory", "pipe"));
 }
 
 TEST_P(OutputFiles, WhatClosingReportsComesBeforeTheName) {

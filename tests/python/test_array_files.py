@@ -575,6 +575,8 @@ def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="regular"):
         io.load_npy(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="regular"):
+        io.save_npy(tmp_path / "pipe", tensor)
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "none" / "a.npy", tmp_path / "pipe" / "a.npy"):
         with pytest.raises(OSError):

@@ -45,7 +45,7 @@ class ORLOP_API InputFile {
 class ORLOP_API OutputFile {
  public:
   /// Makes the file with blocks for `bytes` bytes, so that a full disk shows here. OSError;
-  /// ValueError for a NUL in the name.
+  /// ValueError for a NUL in the name, and where a device, pipe or socket has it.
   OutputFile(std::string_view what, std::string path, Index bytes);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
