@@ -69,8 +69,8 @@ std::vector<CarrierClass> ClassExecutor::result_carriers(const Carrier& carrier,
 
 std::function<std::vector<Tensor>()> ClassExecutor::prepare(Carrier& carrier,
                                                             const ResolvedInvocation& invocation) const {
-  return defined_.definition().composite != nullptr ? prepare_composite(carrier, invocation)
-                                                    : prepare_kernel(carrier, invocation);
+  if (defined_.definition().composite != nullptr) return prepare_composite(carrier, invocation);
+  return prepare_kernel(carrier, invocation);
 }
 
 std::function<std::vector<Tensor>()> ClassExecutor::prepare_composite(

@@ -191,6 +191,7 @@ class Traversal {
     node.validate_input_versions();
     const std::vector<Tensor> inputs = node.inputs();
     std::vector<bool> wanted;
+    wanted.reserve(inputs.size());
     for (const Tensor& input : inputs) wanted.push_back(is_wanted(input));
     const Gradients gradients = node.partial_backward(cotangent, wanted);
     if (gradients.size() != inputs.size())

@@ -48,7 +48,8 @@ KernelFunction Definition::kernel(const KernelTable& table) const noexcept {
     auto entry = std::make_unique<Remembered>(Remembered{&table, found, newest});
     const Remembered* expected = newest;
     if (remembered_.compare_exchange_strong(expected, entry.get(), std::memory_order_acq_rel))
-      static_cast<void>(entry.release());
+        [[maybe_unused]]
+      const Remembered* kept = entry.release();
   } catch (const std::bad_alloc&) {  // found again by the next call
   }
   return found;

@@ -30,14 +30,14 @@ struct SlotOf<std::int64_t> {
   using Type = std::int32_t;
 };
 template <class T>
-using Slot = typename SlotOf<T>::Type;
+using Slot = SlotOf<T>::Type;
 
 template <class T>
 constexpr StorageType storage_type = StorageType::float32;
 template <>
-constexpr StorageType storage_type<std::int32_t> = StorageType::int32;
+inline constexpr StorageType storage_type<std::int32_t> = StorageType::int32;
 template <>
-constexpr StorageType storage_type<bool> = StorageType::bool8;
+inline constexpr StorageType storage_type<bool> = StorageType::bool8;
 
 /// A function of one float that can take a register of them.
 template <class Function>
@@ -180,7 +180,7 @@ constexpr ElementwiseFunction table[] = {
     function<scalar_functions::Clamp, FFF, III>("clamp"),
 };
 
-/// The table of this unit; as long as every other one.
-const ElementwiseFunction* elementwise_table() { return table; }
+/// The table of this unit; as long as every other one. One source file of the unit includes this header.
+const ElementwiseFunction* elementwise_table() { return table; }  // NOLINT(misc-definitions-in-headers)
 
 }  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET

@@ -31,7 +31,7 @@ struct IntegersOf<float> {
 };
 /// As many 32-bit integers as `Lanes` has floats.
 template <class Lanes>
-using Integers = typename IntegersOf<Lanes>::Type;
+using Integers = IntegersOf<Lanes>::Type;
 
 /// Whether this unit has registers that a table fits in, and a compiler that can say so.
 #if defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)

@@ -40,6 +40,7 @@ Gradients TableOperation::partial_backward(const Tensor& gradient, const std::ve
                         "nothing was saved for backward: run forward with gradients enabled "
                         "on differentiable Tensors first");
   std::vector<bool> is_wanted;  // by argument
+  is_wanted.reserve(arguments.size());
   auto next = wanted.begin();
   for (const Argument& argument : arguments) is_wanted.push_back(argument.tensor() != nullptr && *next++);
   if (definition_.is_view()) validate_input_versions();  // M504

@@ -87,7 +87,7 @@ void check_budget(std::optional<std::int64_t> budget, Index tile_bytes) {
                       ", a tile has ", tile_bytes, " bytes; raise the budget or use smaller tiles");
 }
 
-std::shared_ptr<ResidencyPolicy> hold(std::shared_ptr<ResidencyPolicy> policy) {
+std::shared_ptr<ResidencyPolicy> hold(const std::shared_ptr<ResidencyPolicy>& policy) {
   if (policy == nullptr) return nullptr;
   std::shared_ptr<ResidencyPolicy> own = policy->held_again();
   return own != nullptr ? own : policy;
@@ -156,12 +156,12 @@ TiledEvictable::TiledEvictable(Parts parts)
       grid_(std::move(parts.grid)),
       dtype_(&primary_->dtype()),
       is_mutable_(parts.is_mutable),
-      policy_(hold(std::move(parts.policy))),
+      policy_(hold(parts.policy)),
       budget_(parts.budget),
       serial_(next_serial()) {
   store_ = std::make_unique<detail::TileStore>(*this, parts.initial, parts.evicts_to_seed);
-  primary_token_ = primary_->claim_ownership();
   try {
+    primary_token_ = primary_->claim_ownership();
     secondary_token_ = secondary_->claim_ownership();
     finalize_dependent_capabilities(direct_capabilities(*primary_, *dtype_));
   } catch (...) {

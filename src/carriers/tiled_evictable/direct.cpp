@@ -50,7 +50,6 @@ class DirectCall {
         scalar_ = *operand.scalar();
     }
     operands_.emplace(std::move(tensors));
-    prototype_ = &operands_->carriers().front()->primary_prototype();
     if (plan_->builtin_number() != 0) return;
     // The mirror of a multiplication by a number is that multiplication.
     const std::array<PlanOperand, 2> swapped{std::cref(tensor(0).carrier()->dtype()), *scalar_};
@@ -59,22 +58,26 @@ class DirectCall {
 
   /// X107: a class without kernels of ours computes by its ordinary dispatch.
   [[nodiscard]] Tensor run() {
-    const bool has_kernels = prototype_->kernel_table() != nullptr;
+    const bool has_kernels = prototype().kernel_table() != nullptr;
     if (is_sum(name_)) return has_kernels ? sum_by_kernel() : sum_by_dispatch();
     return has_kernels ? compute_by_kernel() : compute_by_dispatch();
   }
 
  private:
   [[nodiscard]] const Tensor& tensor(std::size_t operand) const { return operands_->tensor(operand); }
+  [[nodiscard]] const Carrier& prototype() const {
+    return operands_->carriers().front()->primary_prototype();
+  }
 
   [[nodiscard]] std::unique_ptr<StepSequence> pointwise_sequence() const {
     std::vector<StepOperand> geometries;
+    geometries.reserve(operands_->size());
     for (std::size_t i = 0; i < operands_->size(); ++i) geometries.push_back(operands_->geometry(i));
     return pointwise_steps(layout_.shape(), geometries);
   }
 
   [[nodiscard]] Ref<Carrier> allocate_result(bool is_empty) const {
-    return prototype_->allocate_like(layout_.cosize(), {.dtype = plan_->output, .empty = is_empty});
+    return prototype().allocate_like(layout_.cosize(), {.dtype = plan_->output, .empty = is_empty});
   }
 
   /// Runs all steps with their tiles; the work ends with them.
@@ -110,7 +113,7 @@ class DirectCall {
 
   [[nodiscard]] Tensor compute_by_kernel() {
     const auto sequence = pointwise_sequence();
-    const Kernel kernel = find_definition(name_)->kernel(*prototype_->kernel_table());
+    const Kernel kernel = find_definition(name_)->kernel(*prototype().kernel_table());
     Ref<Carrier> result = allocate_result(true);
     std::byte* const slots = result->host_data();
     const double elements = static_cast<double>(layout_.size()) / static_cast<double>(sequence->count());
@@ -128,6 +131,7 @@ class DirectCall {
     run(*sequence, [&](const Step& step) {
       sequence->for_each_piece(step, [&](const Piece& piece) {
         std::vector<Argument> arguments;
+        arguments.reserve(2);
         for (std::size_t i = 0; i < operands_->size(); ++i)
           arguments.emplace_back(operands_->window(i, piece.operands[i]));
         if (scalar_) arguments.emplace_back(*scalar_);
@@ -141,7 +145,7 @@ class DirectCall {
     const bool is_matmul = name_ == "matmul";
     const auto sequence = is_matmul ? matmul_steps(operands_->geometry(0), operands_->geometry(1))
                                     : reduction_steps(operands_->geometry(0));
-    const Kernel kernel = kept_sums::kernel_of(*prototype_->kernel_table(),
+    const Kernel kernel = kept_sums::kernel_of(*prototype().kernel_table(),
                                                is_matmul ? kept_sums::matmul : kept_sums::reduce_sum);
     Ref<Carrier> result = allocate_result(false);
     const kept_sums::Sums sums(*plan_, layout_.cosize(), result->host_data());
@@ -172,6 +176,7 @@ class DirectCall {
     progress.start();
     work.enter_step(refs, {});
     std::vector<Ref<Carrier>> whole;
+    whole.reserve(operands_->carriers().size());
     for (std::size_t i = 0; i < operands_->carriers().size(); ++i) whole.push_back(gather(work, i));
     std::vector<Argument> arguments;
     for (std::size_t i = 0; i < operands_->size(); ++i) {
@@ -190,7 +195,7 @@ class DirectCall {
   [[nodiscard]] Ref<Carrier> gather(const TileWork& work, std::size_t source) const {
     const TiledEvictable& tiled = *operands_->carriers()[source];
     Ref<Carrier> whole =
-        prototype_->allocate_like(tiled.grid().size(), {.dtype = tiled.dtype(), .empty = true});
+        prototype().allocate_like(tiled.grid().size(), {.dtype = tiled.dtype(), .empty = true});
     for (Index number = 0; number < tiled.grid().tile_count(); ++number) {
       const Tensor tile = work.tile({source, number});
       const HostSlots slots(tile);
@@ -213,7 +218,6 @@ class DirectCall {
   const OperationPlan* plan_;
   std::optional<Scalar> scalar_;
   std::optional<StepOperands> operands_;
-  const Carrier* prototype_;
   alignas(std::int32_t) std::array<std::byte, sizeof(std::int32_t)> encoded_{};
 };
 

@@ -347,6 +347,7 @@ Gradients direct_gradients(const VJPContext& context, const Tensor& cotangent) {
   std::optional<TileWork> work;
   if (!carriers.empty()) {
     std::vector<TileWork::Source> sources;
+    sources.reserve(carriers.size());
     for (const Ref<TiledEvictable>& carrier : carriers) sources.push_back({carrier, std::nullopt, 1});
     work.emplace(std::move(sources), Purpose::backward);
   }

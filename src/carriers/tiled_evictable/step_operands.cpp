@@ -62,6 +62,7 @@ StepOperand StepOperands::geometry(std::size_t operand) const {
 std::vector<TileWork::Source> StepOperands::sources(const StepSequence& sequence) const {
   const bool is_shared = size() == 2 && is_tiled(0) && sources_[0] == sources_[1];
   std::vector<TileWork::Source> sources;
+  sources.reserve(carriers_.size());
   for (const Ref<TiledEvictable>& carrier : carriers_)
     sources.push_back({carrier, std::nullopt, is_shared && sequence.pairs_different_tiles() ? 2 : 1});
   return sources;

@@ -59,6 +59,7 @@ StepOperand::StepOperand(Layout layout, Index offset, bool is_tiled, std::vector
 StepOperand StepOperand::tiled(const Layout& layout, std::span<const Index> grid_shape,
                                std::span<const Index> tile_shape) {
   std::vector<Index> logical;
+  logical.reserve(grid_shape.size());
   for (std::size_t axis = 0; axis < grid_shape.size(); ++axis)
     logical.push_back(grid_shape[axis] * tile_shape[axis]);
   const std::vector<Index> slot_steps = steps_of(logical);
@@ -82,6 +83,7 @@ StepOperand StepOperand::tiled(const Layout& layout, std::span<const Index> grid
 
 StepOperand StepOperand::dense(const Layout& layout, Index offset) {
   std::vector<Index> sizes;
+  sizes.reserve(layout.rank());
   for (std::size_t mode = 0; mode < layout.rank(); ++mode)
     sizes.push_back(leaves_of_modes(layout, mode, mode + 1).size());
   std::vector<Index> grid(sizes.size(), 1);
@@ -513,8 +515,8 @@ class MatmulSteps final : public StepSequence {
   MatmulSteps(const StepOperand& lhs, const StepOperand& rhs)
       : parts_(lhs, rhs),
         cuts_(common_cuts(parts_.lhs_terms, parts_.rhs_terms, 0, parts_.lhs_terms.size())),
-        counts_{lhs.grid_shape()[0], rhs.grid_shape()[0]} {
-    count_ = checked_multiply(checked_multiply(counts_[0], counts_[1], "steps"), runs(), "steps");
+        counts_{lhs.grid_shape()[0], rhs.grid_shape()[0]},
+        count_(checked_multiply(checked_multiply(counts_[0], counts_[1], "steps"), runs(), "steps")) {
     // Holding an operand reads it once, and the other once for each of the held tiles, but for the one that
     // is there already at each turn.
     const auto traffic = [&](const StepOperand& held, const StepOperand& swept) {
@@ -598,8 +600,8 @@ class MatmulSteps final : public StepSequence {
   Contraction parts_;
   std::vector<Index> cuts_;
   std::array<Index, 2> counts_;  // tiles of rows
+  Index count_;
   std::size_t held_ = 0;
-  Index count_ = 0;
 };
 
 class MatmulIntoTiles final : public StepSequence {

@@ -131,9 +131,7 @@ TileSet TileSet::all(Coordinate grid_shape) {
   return TileSelection(std::move(per_axis)).tile_set();
 }
 
-std::size_t TileSet::size() const noexcept {
-  return set_ == nullptr ? 0 : set_->components.size() / set_->rank;
-}
+std::size_t TileSet::size() const noexcept { return rank() == 0 ? 0 : set_->components.size() / rank(); }
 
 Coordinate TileSet::operator[](std::size_t i) const noexcept { return at(set_->components, set_->rank, i); }
 
@@ -224,6 +222,7 @@ void TileSelection::require_choices(std::span<const std::size_t> counts) {
 TileSelection::TileSelection(std::vector<std::vector<Index>> per_axis) {
   constexpr std::string_view what = "TileSelection";
   std::vector<std::size_t> counts;
+  counts.reserve(per_axis.size());
   for (const std::vector<Index>& axis : per_axis) counts.push_back(axis.size());
   require_choices(counts);
   for (const std::vector<Index>& axis : per_axis) require_non_negative(what, axis);

@@ -51,7 +51,8 @@ Tile& TileTable::edit(Index tile) {
   std::unique_ptr<Page>& page = pages_[static_cast<std::size_t>(tile / kPage)];
   if (page == nullptr) {
     page = std::make_unique<Page>();
-    for (Tile& fresh : *page) static_cast<TileFlags&>(fresh) = initial_;
+    const TileFlags& flags = initial_;
+    for (Tile& fresh : *page) static_cast<TileFlags&>(fresh) = flags;
   }
   return (*page)[static_cast<std::size_t>(tile % kPage)];
 }

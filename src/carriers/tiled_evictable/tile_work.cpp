@@ -92,6 +92,7 @@ TileWork::State::State(std::vector<Source> given, Purpose purpose)
     check_minimum(each, 0, "one step");
   }
   std::vector<Carried*> in_order;
+  in_order.reserve(carried.size());
   for (Carried& each : carried) in_order.push_back(&each);
   std::ranges::sort(in_order, {}, [](const Carried* each) { return each->carrier->serial(); });
   try {
