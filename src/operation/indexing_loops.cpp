@@ -19,6 +19,29 @@ namespace {
 
 bool is_outside(std::int32_t index, Index extent) { return index < 0 || index >= extent; }
 
+/// The sign bit is set where one of the indices, `step` apart, is negative or beyond the last one.
+std::uint32_t faults(const std::int32_t* indices, Index step, Index count, std::uint32_t last) {
+  std::uint32_t all = 0;
+  for (Index i = 0; i < count; ++i) {
+    const auto index = static_cast<std::uint32_t>(indices[i * step]);
+    all |= index | (last - index);
+  }
+  return all;
+}
+
+/// IndexError for the first of `count` indices, `step` apart, outside [0, extent). Looks for it only where
+/// there is one.
+void check_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
+               Index extent) {
+  const auto last = static_cast<std::uint32_t>(std::min(extent, Index{1} << 31) - 1);
+  const std::uint32_t found =
+      step == 1 ? faults(indices, 1, count, last) : faults(indices, step, count, last);
+  if (found >> 31 == 0) return;
+  for (Index i = 0; i < count; ++i)
+    if (const std::int32_t index = indices[i * step]; is_outside(index, extent))
+      raise_index(operation, index, extent);
+}
+
 /// The one step between neighbouring ordinals of the leaves, or nothing.
 std::optional<Index> constant_step(const Leaves& leaves) {
   const std::array strides{leaves.strides};
@@ -66,13 +89,6 @@ void for_each_index_run(const KernelOperand& indices, std::span<const Index> ext
 
 }  // namespace
 
-void refuse_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
-                Index extent) {
-  for (Index i = 0; i < count; ++i)
-    if (const std::int32_t index = indices[i * step]; is_outside(index, extent))
-      raise_index(operation, index, extent);
-}
-
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent) {
   // What a stride of 0 repeats is looked at once.
   SmallVector<Index, 8> extents;
@@ -80,10 +96,7 @@ void check_indices(std::string_view operation, const KernelOperand& indices, Ind
     extents.push_back(indices.layout->strides()[leaf] == 0 ? 1 : indices.layout->extents()[leaf]);
   for_each_index_run(indices, extents, 4 * parallel_grain,
                      [&](const std::int32_t* run, Index step, Index count) {
-                       if (step == 1)
-                         check_run(operation, run, 1, count, extent);
-                       else
-                         check_run(operation, run, step, count, extent);
+                       check_run(operation, run, step, count, extent);
                      });
 }
 
@@ -133,6 +146,8 @@ IndexingLoops::IndexingLoops(const KernelCall& call, const Layout& table, const 
   const Leaves indexed = leaves_of_modes(items, axis, after);
   indices_ = loop_of(indices.extents(), indices.strides(), indexed.strides);
 }
+
+void IndexingLoops::refuse(std::int32_t index) const { raise_index(operation_, index, extent_); }
 
 void IndexingLoops::read(Index slot, Index count, std::int32_t* indices) const {
   const Index step = indices_.step(0);

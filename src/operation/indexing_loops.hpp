@@ -4,31 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <string_view>
 
 #include "operation/modes.hpp"
 #include "orlop/layout/iteration.hpp"
 #include "orlop/operation/kernels.hpp"
 
 namespace orlop::inline v0 {
-
-/// IndexError for the first of `count` indices, `step` apart, outside [0, extent), if there is one.
-void refuse_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
-                Index extent);
-
-/// The same where it is likely that all lie inside.
-inline void check_run(std::string_view operation, const std::int32_t* indices, Index step, Index count,
-                      Index extent) {
-  const auto last = static_cast<std::uint32_t>(std::min(extent, Index{1} << 31) - 1);
-  std::uint32_t all = 0;  // the sign bit is set where an index is negative or beyond the last one
-  for (Index i = 0; i < count; ++i) {
-    const auto index = static_cast<std::uint32_t>(indices[i * step]);
-    all |= index | (last - index);
-  }
-  if (all >> 31 != 0) refuse_run(operation, indices, step, count, extent);
-}
 
 /// IndexError unless every index lies in [0, extent) (P68).
 void check_indices(std::string_view operation, const KernelOperand& indices, Index extent);
@@ -51,22 +33,18 @@ class IndexingLoops {
   [[nodiscard]] bool is_dense() const noexcept {
     return step_ == 1 && indices_.is_contiguous(0) && indices_.is_contiguous(1);
   }
-  /// Then: calls `body(indices, count, first)` for some of the indices `first` … `last` - 1 after the others.
-  /// They are checked as in for_each_block, but so few at a time that the processor looks ahead past them.
+  /// Then: calls `body(table, item)` with the offsets for the indices `first` … `last` - 1 in ordinal order.
+  /// They are checked as in for_each_block, but one by one, so that the processor looks ahead past them.
   template <class Body>
   void for_each_dense(Index first, Index last, Body body) const {
-    std::array<std::int32_t, dense_group> indices;
-    for (; first < last; first += dense_group) {
-      const Index count = std::min(dense_group, last - first);
-      if (count == dense_group)  // of fixed length, which takes no call
-        std::memcpy(indices.data(), data_ + first, sizeof indices);
-      else
-        std::copy_n(data_ + first, count, indices.data());
-      check_run(operation_, indices.data(), 1, count, extent_);
-      body(indices.data(), count, first);
+    const auto limit = static_cast<std::uint32_t>(std::min(extent_, Index{1} << 31));
+    for (; first < last; ++first) {
+      // Volatile: it is read once, and what is used is what was checked.
+      const std::int32_t index = *static_cast<const volatile std::int32_t*>(data_ + first);
+      if (static_cast<std::uint32_t>(index) >= limit) refuse(index);
+      body(Index{index}, first);
     }
   }
-  static constexpr Index dense_group = 64;
 
   /// So many indices are read at once at most.
   static constexpr Index block_size = 1024;
@@ -95,6 +73,8 @@ class IndexingLoops {
   }
 
  private:
+  /// IndexError for an index outside the axis.
+  [[noreturn]] void refuse(std::int32_t index) const;
   /// Copies and checks `count` indices from this slot on: once, as another thread may be writing.
   void read(Index slot, Index count, std::int32_t* indices) const;
   /// The offsets in the table of the indices from this slot on.

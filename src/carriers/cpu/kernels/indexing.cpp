@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "carriers/cpu/kernels/kernels.hpp"
-#include "operation/cache_lines.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/indexing_loops.hpp"
 #include "operation/strided_copy.hpp"
@@ -52,10 +51,9 @@ void for_each_item(const IndexingLoops& loops, const IndexingLoops::Block& block
 }
 
 /// Calls `body(table, item)` for the slots of every item, with several threads. Items that name one slot of
-/// the table come in ordinal order unless `is_any_order`. Where they are dense, `group(indices, count, table,
-/// item)` is called for some at once: index number i is of the slots `table + indices[i]` and `item + i`.
-template <class Body, class Group>
-void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body, Group group) {
+/// the table come in ordinal order unless `is_any_order`.
+template <class Body>
+void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
   constexpr Index least_work = 1024;  // so that reading an index costs little
   const StridedLoop& others = loops.others();
   const bool is_contiguous = others.step(0) == 1 && others.step(1) == 1;
@@ -71,25 +69,17 @@ void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body, Gro
       const Index end = std::min(index + length, loops.size());
       if (width == 1 && loops.is_dense())
         for_each_run(others, coordinate, coordinate + 1, [&](std::span<const Index> offsets, Index) {
-          loops.for_each_dense(index, end, [&](const std::int32_t* indices, Index count, Index item) {
-            group(indices, count, offsets[0], offsets[1] + item);
-          });
+          loops.for_each_dense(
+              index, end, [body, table_start = offsets[0], item_start = offsets[1]](Index table, Index item) {
+                body(table_start + table, item_start + item);
+              });
         });
       else
         loops.for_each_block(index, end, [&](const IndexingLoops::Block& block) {
           for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
         });
     }
-    end_streams();  // a group may have written so
   });
-}
-
-template <class Body>
-void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
-  for_all_items(loops, is_any_order, body,
-                [=](const std::int32_t* indices, Index count, Index table, Index item) {
-                  for (Index i = 0; i < count; ++i) body(table + indices[i], item + i);
-                });
 }
 
 /// Rows of the table that lie together become columns: they are read whole and transposed.
@@ -127,15 +117,7 @@ template <class Slot>
 void gather_slots(const KernelCall& call, const IndexingLoops& loops) {
   const auto* const table = reinterpret_cast<const Slot*>(call.operands[0].data);
   auto* const result = reinterpret_cast<Slot*>(call.result);
-  const auto gather = [=](Index from, Index to) { result[to] = table[from]; };
-  if (!is_streamed(call.layout.size() * Index{sizeof(Slot)})) return for_all_items(loops, true, gather);
-  const auto stream = [=](const std::int32_t* indices, Index count, Index from, Index to) {
-    alignas(64) std::array<Slot, IndexingLoops::dense_group> slots;
-    for (Index i = 0; i < count; ++i) slots[static_cast<std::size_t>(i)] = table[from + indices[i]];
-    cache_lines().stream(reinterpret_cast<const std::byte*>(slots.data()),
-                         reinterpret_cast<std::byte*>(result + to), count * Index{sizeof(Slot)});
-  };
-  for_all_items(loops, true, gather, stream);
+  for_all_items(loops, true, [=](Index from, Index to) { result[to] = table[from]; });
 }
 
 void gather(const KernelCall& call) {
