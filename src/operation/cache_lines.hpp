@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "orlop/base/message.hpp"
 
@@ -15,6 +16,8 @@ struct CacheLines {
   void (*transpose)(const std::byte* from, Index from_stride, std::byte* to, Index to_stride, bool streams);
   /// Copies `bytes` bytes so that they pass by the caches.
   void (*stream)(const std::byte* from, std::byte* to, Index bytes);
+  /// Fills `bytes` bytes with these four again and again.
+  void (*fill)(std::uint32_t pattern, std::byte* to, Index bytes);
 };
 
 /// Those of the unit for the processor that this runs on.

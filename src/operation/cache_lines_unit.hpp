@@ -108,7 +108,13 @@ inline void stream(const std::byte* from, std::byte* to, Index bytes) {
   if (bytes != 0) copy(bytes);
 }
 
-constexpr CacheLines unit = {transpose, stream};
+inline void fill(std::uint32_t pattern, std::byte* to, Index bytes) {
+  const Slots slots = Slots{} + pattern;
+  for (; bytes >= register_bytes; bytes -= register_bytes, to += register_bytes) store<false>(to, slots);
+  if (bytes != 0) __builtin_memcpy(to, &slots, static_cast<std::size_t>(bytes));
+}
+
+constexpr CacheLines unit = {transpose, stream, fill};
 
 /// The moves of this unit.
 const CacheLines* cache_lines_unit() { return &unit; }  // NOLINT(misc-definitions-in-headers): one file each

@@ -2,6 +2,7 @@
 // on several threads where there are many.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "carriers/cpu/kernels/kernels.hpp"
@@ -25,12 +26,15 @@ template <class Stored, class Computed>
 void gather(const std::byte* source, Index step, Index count, std::byte* target) {
   const auto* const stored = reinterpret_cast<const Stored*>(source);
   auto* const computed = reinterpret_cast<Computed*>(target);
-  if (step == 0)
-    std::fill_n(computed, count, static_cast<Computed>(*stored));
-  else if (step == 1)
+  if (step == 0) {
+    std::array<Computed, sizeof(std::uint32_t) / sizeof(Computed)> pattern;
+    pattern.fill(static_cast<Computed>(*stored));
+    cache_lines().fill(std::bit_cast<std::uint32_t>(pattern), target, count * Index{sizeof(Computed)});
+  } else if (step == 1) {
     std::copy_n(stored, count, computed);
-  else
+  } else {
     for (Index i = 0; i < count; ++i) computed[i] = static_cast<Computed>(stored[i * step]);
+  }
 }
 
 /// The same in the type that the operand is computed in.
