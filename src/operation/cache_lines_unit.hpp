@@ -72,8 +72,12 @@ void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, In
   for (int column = 0; column < side; column += lanes) {
     Slots blocks[registers][lanes];
     for (int block = 0; block < registers; ++block) {
-      for (int i = 0; i < lanes; ++i)
-        blocks[block][i] = load(from + (block * lanes + i) * from_stride + 4 * column);
+      for (int i = 0; i < lanes; ++i) {
+        const std::byte* const row = from + (block * lanes + i) * from_stride;
+        // The block after the next one, as a rule: rows far apart are not what the processor expects.
+        if (column == 0) __builtin_prefetch(row + 2 * line_bytes, 0, 2);
+        blocks[block][i] = load(row + 4 * column);
+      }
       transpose_registers(blocks[block]);
     }
     for (int i = 0; i < lanes; ++i)
