@@ -12,7 +12,8 @@ extern PyType_Slot await_slots[];
 /// TypeError for a user who calls the class.
 template <class Work>
 void refuse_construction(nb::pointer_and_handle<Work> self, const nb::args&, const nb::kwargs&) {
-  raise<TypeError>(python_type_name(self.h), "handles are created by the framework; move_async gives one");
+  raise<TypeError>(python_type_name(self.h),
+                   "handles are created by the framework, by the call that starts the work");
 }
 
 /// Waits for the work and gives its result: the Tensor of one that yields a Tensor, else None.

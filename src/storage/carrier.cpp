@@ -48,7 +48,9 @@ void Carrier::set_value(Index, const Scalar&) {
 }
 
 DLPackInfo Carrier::dlpack_info() const {
-  raise<BufferError>(carrier_class().name(), "DLPack export is not supported; move the Tensor to CPU first");
+  raise<BufferError>(
+      carrier_class().name(),
+      "DLPack export is not supported; move the Tensor to CPU first, or project() a tiled one");
 }
 
 void Carrier::read_span(Index first, Index count, void* out) const {

@@ -227,6 +227,15 @@ def test_elements_are_read_where_they_are_and_written_in_primary():
 # --- Factories (X46)
 
 
+@pytest.mark.parametrize("make", [grid, cold])
+def test_many_slots_at_once_are_read_where_each_tile_is(make):
+    carrier = make()
+    for slot in (9, 22):  # written tiles leave the seed; one of them goes on to the file
+        carrier[slot] = -1.0
+        carrier.evict(tiles((1, 2)))
+        assert carrier[slot] == -1.0 and orlop.friendly.to_list(full(carrier)) == values(carrier)
+
+
 def test_factories_keep_the_geometry():
     policy = Recording()
     carrier = grid(residency_policy=policy, primary_budget_bytes=32)
@@ -368,6 +377,23 @@ def test_a_failed_eviction_leaves_the_whole_set():
         assert state(carrier) == before and not carrier._pending_requests
         carrier.evict(tiles((0, 0), (1, 1)))
     assert carrier.secondary_tiles == tiles((0, 0), (1, 1)) and values(carrier) == [7.0, *range(1, SLOTS)]
+
+
+def test_storage_of_a_failed_request_is_released():
+    made = []
+
+    class Watched(Shelf):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    carrier = TiledEvictable(cpu(range(SLOTS)), Watched(), GRID, TILE)
+    with gate(CPU, Watched) as held:
+        held.open.set()
+        held.fails.append(1)
+        with pytest.raises(ConnectionError):
+            carrier.evict(tiles((0, 0), (1, 1)))
+    assert [each.is_released() for each in made] == [False, True, True]  # the seed, and one for each tile
 
 
 def test_all_waiters_see_one_outcome():

@@ -215,6 +215,16 @@ def test_relu_streams_under_a_budget_of_two_tiles():
     assert x.carrier.primary_tiles == TileSet([(0, 2), (1, 2)])
 
 
+@pytest.mark.parametrize("budget", [None, 32])
+def test_a_plan_that_promotes_what_is_required_is_the_default(budget):
+    plain = g(primary_budget_bytes=budget)
+    planned = g(primary_budget_bytes=budget, residency_policy=Recording(ResidencyPlan(promote=ALL)))
+    for x in (plain, planned):
+        orlop.relu(x)
+    assert planned.carrier.residency_stats() == plain.carrier.residency_stats()
+    assert planned.carrier.primary_tiles == plain.carrier.primary_tiles
+
+
 def test_every_tile_is_promoted_once_without_a_budget():
     x, y = g(), g()
     orlop.matmul(x, y)
