@@ -524,7 +524,9 @@ void bind_carrier(nb::module_& module) {
       .def("is_owned", &Carrier::is_owned, "Whether another carrier owns this one exclusively.")
       .def("is_released", &Carrier::is_released, "Whether the storage is gone for good.")
       .def("release", &Carrier::release, "Gives the storage up for good; idempotent.")
-      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); },
+          nb::sig("def __enter__(self) -> typing.Self"))
       .def(
           "__exit__", [](Carrier& self, const nb::args&) { self.release(); }, "exception"_a,
           "Releases the carrier: `with FileBacked(dtype=DType.Float32) as scratch:`.")

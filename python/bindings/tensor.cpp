@@ -87,10 +87,17 @@ void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb
 
 // --- Operators (M405)
 
+/// NumPy's bool, a scalar like its others, though no numbers.Real.
+bool is_numpy_bool(nb::handle value) {
+  const std::string type = python_type_name(value);
+  return (type == "numpy.bool" || type == "bool_") && nb::hasattr(value, "__array_interface__");
+}
+
 /// An operand of an operator, or nothing where it is neither Tensor nor real number.
 std::optional<Argument> operand(nb::handle value) {
   if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
+  if (is_numpy_bool(value)) return Argument(Scalar(nb::cast<bool>(nb::bool_(value))));
   return std::nullopt;
 }
 
@@ -178,7 +185,7 @@ std::string represent(TensorObject& self) {
               ", version=", tensor.version(), ")");
 }
 
-nb::object iterate(TensorObject& self) {
+nb::list implicit_values(TensorObject& self) {
   const Tensor tensor = handle_of(self);
   if (tensor.layout().rank() > 1)
     raise<TypeError>("Tensor", "a Tensor of ", tensor.layout().rank(),
@@ -186,7 +193,7 @@ nb::object iterate(TensorObject& self) {
                      "use friendly.to_list");
   nb::list values;
   for (Index i = 0; i < tensor.size(); ++i) values.append(from_scalar(tensor.at(Coordinate(i))));
-  return nb::steal(PyObject_GetIter(values.ptr()));
+  return values;
 }
 
 // --- Autograd
@@ -356,7 +363,13 @@ void bind_tensor(nb::module_& module) {
              return nb::steal(PyNumber_Long(from_scalar(single_element(self, "int")).ptr()));
            })
       .def("__bool__", [](TensorObject& self) { return single_element(self, "bool").to_binary64() != 0.0; })
-      .def("__iter__", &iterate)
+      .def("__iter__", [](TensorObject& self) { return nb::iter(implicit_values(self)); })
+      .def("__reversed__",
+           [](TensorObject& self) {
+             nb::list values = implicit_values(self);
+             if (PyList_Reverse(values.ptr()) != 0) throw_python_error();
+             return nb::iter(values);
+           })
       .def("__repr__", &represent)
       .def(
           "_require_single_subtensor",

@@ -1,5 +1,7 @@
 """The scenarios of the dispatch specification for carriers in RAM and carriers written in Python."""
 
+import itertools
+
 import pytest
 from list_carrier import ListHooks
 
@@ -102,9 +104,9 @@ def test_dispatch_reject_a_cached_operation():
     operation = carrier.dispatch_op("first")
     operation.ctx["kept"] = 1
     operation.store_inputs(flat(carrier))
-    for again in (carrier, Other([1.0])):
+    for again, name in itertools.product((carrier, Other([1.0])), ("first", "second")):
         with pytest.raises(TypeError, match="dispatched before as first.*fresh"):
-            again.dispatch_op("second")
+            again.dispatch_op(name)
     assert operation._operation_name == "first" and operation._dispatch_carrier_class is Caching
     assert operation.ctx == {"kept": 1} and len(operation.inputs()) == 1
 

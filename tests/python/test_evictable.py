@@ -1064,6 +1064,25 @@ def test_gradients_of_two_operands_and_of_scalars(computing):
     assert values(c.grad.carrier) == [2.0, 2.0, 2.0]
 
 
+class Marked(ListCarrier):
+    """What its factory makes has the same mark."""
+
+    def __init__(self, *arguments, mark=None, **options):
+        super().__init__(*arguments, **options)
+        self.mark = mark
+
+    def allocate_like(self, size, *, mutable=True, dtype=None):
+        return type(self)([0.0] * size, dtype or self.held_dtype, mutable=mutable, mark=self.mark)
+
+
+def test_each_gradient_lives_in_a_hierarchy_like_its_own_inputs():
+    a, b = (flat(Evictable(cpu(VALUES), Marked(mark=mark))) for mark in "ab")
+    operation = a.carrier.dispatch_op("mul")
+    assert operation.forward(a, b).carrier.secondary.mark == "a"
+    gradients = operation.backward(ones(a.carrier))
+    assert [gradient.carrier.secondary.mark for gradient in gradients] == ["a", "b"]
+
+
 def test_a_graph_over_several_operations(computing):
     x = flat(computing())
     y = orlop.relu(orlop.add(orlop.mul(x, x), x))  # relu(x² + x)

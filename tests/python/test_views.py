@@ -728,6 +728,21 @@ def test_a_shared_carrier_counts_once_in_the_token():
     assert Tensor._from_representation(representation)._version_token() == representation._version_token()
 
 
+class Triple(CompoundDType, abstract=False):
+    def __init__(self, name):
+        super().__init__(name, simple_types=(DType.Float32,) * 3)
+
+
+def test_deeper_planes_on_one_carrier_count_once_too():
+    first, shared = CPU(4), CPU(8)
+    planes = [subtensor(layout([4], [1]), carrier=first)]
+    planes += [subtensor(layout([4], [1]), carrier=shared, offset=offset) for offset in (0, 4)]
+    edges = (layout([4], [1]), layout([4], [1]))
+    tensor = Tensor._from_representation(TensorRepresentation(Triple("TestViewsTriple"), planes, edges))
+    shared[0] = 1.0
+    assert [version for _, version in tensor._version_token()] == [0, 1]
+
+
 def test_a_rule_in_python_sees_the_layouts_and_its_exception_passes():
     from orlop.carriers.dtype import RepresentationRule
 

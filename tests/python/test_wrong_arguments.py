@@ -238,3 +238,19 @@ def test_representations_show_where_the_values_are():
     t.carrier.release()
     assert repr(t).startswith("Tensor(released, ") and "residency=released" in repr(t)
     assert repr(t.carrier) == "CPU(size=0, dtype=Float32, residency=released, version=0)"
+
+
+def test_only_a_tensor_of_one_mode_is_read_implicitly_in_either_direction():
+    assert list(floats(3, 1, 2)) == [3.0, 1.0, 2.0]
+    assert list(reversed(floats(3, 1, 2))) == [2.0, 1.0, 3.0]
+    for read in (iter, reversed, list, sorted):
+        with pytest.raises(TypeError, match="a Tensor of 2 modes is not iterated implicitly"):
+            read(matrix())
+
+
+def test_numpys_bool_is_a_scalar_of_operators_as_pythons_is():
+    t = floats(2.0, 3.0)
+    for scalar in (True, np.True_):
+        assert friendly.to_list(t * scalar) == friendly.to_list(scalar * t) == [2.0, 3.0]
+        assert friendly.to_list(t == scalar) == [False, False]
+    assert friendly.to_list(t - np.False_) == [2.0, 3.0]

@@ -9,7 +9,8 @@ from orlop._core import _profiler as _profiler
 from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
-from typing import TypeAlias, overload
+from collections.abc import Iterator
+from typing import Self, TypeAlias, overload
 
 from orlop._core import testing as testing
 import orlop.layout
@@ -482,7 +483,7 @@ class Carrier:
     def release(self) -> None:
         """Gives the storage up for good; idempotent."""
 
-    def __enter__(self) -> object: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception) -> None:
         """
@@ -648,7 +649,9 @@ class Tensor:
 
     def __bool__(self) -> bool: ...
 
-    def __iter__(self) -> object: ...
+    def __iter__(self) -> Iterator: ...
+
+    def __reversed__(self) -> Iterator: ...
 
     def __repr__(self) -> str: ...
 
