@@ -8,6 +8,7 @@ import functools
 import mmap
 import operator
 import os
+import tempfile
 
 import harness
 
@@ -105,9 +106,8 @@ class Moves:
 
 def preallocated(size):
     """A descriptor of a nameless file whose blocks are there, and a path to it while this process lives."""
-    path = Path().path
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-    os.unlink(path)
+    with tempfile.TemporaryFile(dir=FOLDER) as file:
+        descriptor = os.dup(file.fileno())
     for start in range(0, size, MIB):
         os.pwrite(descriptor, bytes(MIB), start)
     return descriptor, f"/proc/self/fd/{descriptor}"

@@ -112,6 +112,33 @@ def test_failed_move_leaves_the_source_and_tells_of_the_write():
     assert friendly.to_list(orlop.move(tensor, destination)) == [1.0, 2.0]
 
 
+TAMPERING = {
+    "writes to the source": (lambda source, destination: source.__setitem__(0, 9.0), "the source changed"),
+    "releases the source": (lambda source, destination: source.release(), "released"),
+    "releases the destination": (lambda source, destination: destination.release(), "released"),
+    "shrinks the destination": (lambda source, destination: destination.values.pop(), "changed its dtype or size"),
+    "turns the destination": (
+        lambda source, destination: setattr(destination, "held_dtype", DType.Int32), "changed its dtype or size"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_a_hook_that_tampers_with_the_carriers_makes_no_move(name):
+    tamper, words = TAMPERING[name]
+
+    class Tampering(moves.MoveOperation):
+        def _copy(self, tensor, destination, output, element_count):
+            tamper(tensor.carrier, destination)
+
+    tensor, destination = cpu_line(1.0, 2.0), ListCarrier([0.0, 0.0])
+    with moves.registered_move_operation(CPU, ListCarrier, Tampering):
+        with pytest.raises(RuntimeError, match=words):
+            orlop.move(tensor, destination)
+    assert tensor.carrier.is_released() is (name == "releases the source")
+    assert destination.is_released() is (name == "releases the destination")
+    assert not tensor.carrier.is_owned() and not destination.is_owned()
+
+
 def test_registry_is_exact():
     assert moves.dispatch_move(CPU, ListCarrier) is moves.ElementwiseMoveOperation
     assert moves.dispatch_move(CPU, FileBacked) is moves.CpuToFileBackedMoveOperation
