@@ -12,6 +12,7 @@
 #include "operation/dispatch.hpp"
 #include "operation/gradient.hpp"
 #include "orlop/base/blocking.hpp"
+#include "orlop/operation/table_operation.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "storage/fresh_storage.hpp"
 
@@ -114,13 +115,29 @@ Tensor add_gradients(const Tensor& a, const Tensor& b) {
   return sum.layout() == layout ? sum : copy_to_layout(sum, layout);
 }
 
-/// What `.grad` stores for the arrived cotangent of `target`: a copy of its own; where slots repeat by stride
-/// 0, each coordinate holds the sum over all coordinates of its slot (P86).
-Tensor stored_gradient(const Tensor& target, const Tensor& arrived) {
-  const Layout& layout = target.layout();
+/// The total that reached `target`. What an author's operation made may be memory that others write.
+struct Arrival {
+  Tensor target;
+  Tensor cotangent;
+  bool is_built_in;  // made by the table's operations
+};
+
+/// Whether the tensor fills storage that nobody else has, in this layout.
+bool is_unshared(const Tensor& tensor, const Layout& layout) {
+  return tensor.object()->reference_count() == 1 && tensor.carrier()->reference_count() == 1 &&
+         tensor.offset() == 0 && tensor.layout() == layout && tensor.carrier()->size() == layout.size();
+}
+
+/// What `.grad` stores for the arrived cotangent of a target, in storage of its own; where slots repeat by
+/// stride 0, each coordinate holds the sum over all coordinates of its slot (P86).
+Tensor stored_gradient(const Arrival& arrival) {
+  const Layout& layout = arrival.target.layout();
+  const Tensor& arrived = arrival.cotangent;
   if (layout.is_injective()) {
-    Tensor own = carriers_sum(arrived, nullptr);
-    return own ? own : copy_to_layout(arrived, layout);
+    if (Tensor own = carriers_sum(arrived, nullptr)) return own;
+    if (arrival.is_built_in && is_unshared(arrived, layout))
+      return Tensor::trusted(arrived.carrier(), 0, layout);
+    return copy_to_layout(arrived, layout);
   }
   detail::Nest distinct = layout.shape().nest();
   distinct.size = 1;
@@ -159,8 +176,8 @@ class Traversal {
   }
 
   /// One more contribution to the cotangent of `target`.
-  void deliver(const Tensor& target, const Tensor& cotangent) {
-    auto [entry, is_first] = arrived_.try_emplace(target.object(), Arrival{target, cotangent});
+  void deliver(const Tensor& target, const Tensor& cotangent, bool is_built_in = false) {
+    auto [entry, is_first] = arrived_.try_emplace(target.object(), Arrival{target, cotangent, is_built_in});
     if (is_first) {
       arrival_order_.push_back(target.object());
       if (Operation* node = node_of(target)) results_[node].push_back(target.object());
@@ -198,26 +215,27 @@ class Traversal {
       raise<ValueError>("backward", subject_of(node),
                         " must return one gradient or None per saved input: ", inputs.size(), " expected, ",
                         gradients.size(), " returned");
+    const bool is_built_in = dynamic_cast<const TableOperation*>(&node) != nullptr;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!gradients[i] || !inputs[i].is_differentiable()) continue;
       check_cotangent(inputs[i], *gradients[i]);
-      deliver(inputs[i], *gradients[i]);
+      deliver(inputs[i], *gradients[i], is_built_in);
     }
   }
 
-  /// The cotangent that reached `tensor`, or nothing.
-  [[nodiscard]] std::optional<Tensor> arrived(const Tensor& tensor) const {
+  /// What reached `tensor`, or null.
+  [[nodiscard]] const Arrival* arrived(const Tensor& tensor) const {
     const auto found = arrived_.find(tensor.object());
-    return found == arrived_.end() ? std::nullopt : std::optional(found->second.cotangent);
+    return found == arrived_.end() ? nullptr : &found->second;
   }
 
   /// Adds to `.grad` of leaves and retaining Tensors; everything is computed before anything is set (P87).
   void publish() {
     std::vector<std::pair<Tensor, Tensor>> arrivals;
     for (TensorObject* object : arrival_order_) {
-      const auto& [target, cotangent] = arrived_.at(object);
-      if (node_of(target) != nullptr && !object->retains_gradient) continue;
-      arrivals.emplace_back(target, stored_gradient(target, cotangent));
+      const Arrival& arrival = arrived_.at(object);
+      if (node_of(arrival.target) != nullptr && !object->retains_gradient) continue;
+      arrivals.emplace_back(arrival.target, stored_gradient(arrival));
     }
     std::vector<Update> updates;
     // What other threads have added while the sums were computed is added to.
@@ -255,10 +273,6 @@ class Traversal {
     return true;
   }
 
-  struct Arrival {
-    Tensor target;
-    Tensor cotangent;
-  };
   std::vector<Ref<Operation>> order_;  // producers first
   std::unordered_map<TensorObject*, Arrival> arrived_;
   std::vector<TensorObject*> arrival_order_;
@@ -314,8 +328,8 @@ std::vector<std::optional<Tensor>> unbatched_grad(const Tensor& output, std::spa
   traversal.run();
   std::vector<std::optional<Tensor>> gradients;
   for (const Tensor& input : inputs) {
-    const auto arrived = traversal.arrived(input);
-    gradients.push_back(arrived ? std::optional(stored_gradient(input, *arrived)) : std::nullopt);
+    const Arrival* arrival = traversal.arrived(input);
+    gradients.push_back(arrival != nullptr ? std::optional(stored_gradient(*arrival)) : std::nullopt);
   }
   if (!retain_graph) traversal.release_nodes();
   return gradients;

@@ -250,3 +250,20 @@ def test_one_no_grad_object_may_be_entered_inside_itself():
             assert not orlop.is_grad_enabled()
         assert not orlop.is_grad_enabled()
     assert orlop.is_grad_enabled()
+
+
+@pytest.mark.parametrize("kind", [CPU, Generic])
+def test_every_gradient_has_storage_of_its_own(kind):
+    a, b, cotangent = (tensor(np.array([1.0, 2.0, 3.0], np.float32) + i, kind=kind) for i in range(3))
+    middle = a * b
+    middle.retain_grad()
+    result = orlop.reshape(middle, orlop.Shape(3)) + b
+    found = orlop.grad(result, [a, b, a, middle, result], cotangent, retain_graph=True)
+    result.backward(cotangent)
+    found += (a.grad, b.grad, middle.grad, cotangent)
+    carriers = [gradient.carrier for gradient in found]
+    assert all(one is not other for i, one in enumerate(carriers) for other in carriers[:i])
+    np.testing.assert_array_equal(array(a.grad), [6.0, 12.0, 20.0])
+    np.testing.assert_array_equal(array(b.grad), [6.0, 12.0, 20.0])
+    for gradient in (a.grad, b.grad):
+        assert gradient.carrier.size() == 3
