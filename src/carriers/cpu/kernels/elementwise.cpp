@@ -72,7 +72,9 @@ class Stream {
   /// The slots of `count` ordinals from `first`, at most a block; valid until the next call.
   const std::byte* block(Index first, Index count) {
     if (way_ == Way::in_place) return operand_->data + first * slot_bytes_;
-    if (way_ == Way::repeated) return buffer_.data() + first % period_ * slot_bytes_;
+    if (way_ == Way::repeated)
+      return buffer_.data() +
+             (period_ == 1 ? 0 : first % period_) * slot_bytes_;  // divisions take their time
     gather_block(first, count);
     return buffer_.data();
   }
