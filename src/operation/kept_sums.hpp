@@ -5,14 +5,25 @@
 #include <memory>
 #include <string_view>
 
+#include "operation/arrival.hpp"
 #include "operation/exact_integer.hpp"
 #include "orlop/operation/kernels.hpp"
 
 namespace orlop::inline v0::kept_sums {
 
-// Called as the operations are, but that `result` holds kept sums, at any layout of the result's modes.
+// Called as the operations are, but that `result` holds kept sums, at any layout of the result's modes; and
+// always with a Call.
 constexpr std::string_view reduce_sum = "_add_to_kept_reduce_sum";
 constexpr std::string_view matmul = "_add_to_kept_matmul";
+
+struct Call : KernelCall {
+  Arrival* arrival = nullptr;  ///< of reduce_sum: what its operand is to be read through, if not null
+};
+
+/// What the operand of a kept reduce_sum is to be read through, or null.
+[[nodiscard]] inline Arrival* arrival_of(const KernelCall& call) {
+  return static_cast<const Call&>(call).arrival;
+}
 
 /// The kernel of this name, or the reference one where the backend has none.
 [[nodiscard]] inline KernelFunction kernel_of(const KernelTable& table, std::string_view name) {

@@ -359,6 +359,73 @@ def test_a_failed_transfer_changes_nothing_but_residency(function):
             return
 
 
+# --- Tiles that are read as they come
+
+
+def large(rows=256, **options):
+    """Three tiles of 1 MiB in a file."""
+    columns = (1 << 18) // rows
+    values = np.random.default_rng(5).normal(size=3 * rows * columns).astype(np.float32)
+    seed = orlop.move(tensor(values), FileBacked(dtype=FLOAT)).carrier
+    carrier = TiledEvictable(CPU(0), seed, (1, 3), (rows, columns), **options)
+    return Tensor(carrier, 0, canonical((rows, 3 * columns)))
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = orlop.thread_count()
+    orlop.set_thread_count(request.param)
+    yield
+    orlop.set_thread_count(before)
+
+
+OF_LARGE_TILES = [
+    lambda x: orlop.reduce_sum(x, "a b -> a"),
+    lambda x: orlop.reduce_sum(x, "a b -> a", accumulator_dtype=DType.Float64),
+    orlop.relu,
+    lambda x: orlop.add(x, x),
+    lambda x: orlop.matmul(x, x),
+]
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("rows", [256, 2, 1])
+@pytest.mark.parametrize("function", OF_LARGE_TILES)
+def test_large_tiles_give_the_same_bits_on_their_way_and_in_place(function, rows):
+    resident = large(rows)
+    resident.carrier.promote(resident.carrier.valid_tiles)
+    expected = bits(function(resident))
+    for budget in (1, 2, 3, None):
+        x = large(rows, primary_budget_bytes=budget and budget << 20)
+        for _ in range(2):
+            assert bits(function(x)) == expected
+        stats = x.carrier.residency_stats()
+        assert stats.bytes_read == stats.promotions << 20
+        assert stats.hits + stats.misses == 6
+        assert stats.peak_primary_bytes == min(budget or 3, 3) << 20
+        assert len(x.carrier.primary_tiles) == (budget or 3)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("function", [OF_LARGE_TILES[0], orlop.relu])
+def test_a_failed_read_of_a_part_of_a_tile_changes_nothing_but_residency(function):
+    expected = bits(function(large()))
+    for n in itertools.count(1):
+        x, script = large(primary_budget_bytes=2 << 20), IoScript(fail_at=n, fail_errno=errno.EIO)
+        result = None
+        with file_backed_io(script), contextlib.suppress(OSError):
+            result = function(x)
+        assert result is not None or script.calls >= n
+        assert (x.autograd_ctx, x.carrier.version) == (None, 0)
+        assert x.carrier.residency_stats().peak_primary_bytes <= 2 << 20
+        assert bits(function(x)) == expected
+        if result is not None:
+            assert bits(result) == expected
+        if script.calls < n:
+            assert n > 6
+            return
+
+
 # --- Policies
 
 

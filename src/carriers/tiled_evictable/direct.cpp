@@ -82,11 +82,11 @@ class DirectCall {
 
   /// Runs all steps with their tiles; the work ends with them.
   template <class Body>
-  void run(const StepSequence& sequence, Body body) {
+  void run(const StepSequence& sequence, TileNeed need, Body body) {
     TileWork work(operands_->sources(sequence), Purpose::operation);
     ProgressReport progress(name_, "forward", sequence.count(), operands_->carriers());
     progress.start();
-    run_steps(sequence, &work, *operands_, progress, body);
+    run_steps(sequence, &work, *operands_, progress, need, body);
     work.finish();
   }
 
@@ -117,7 +117,7 @@ class DirectCall {
     Ref<Carrier> result = allocate_result(true);
     std::byte* const slots = result->host_data();
     const double elements = static_cast<double>(layout_.size()) / static_cast<double>(sequence->count());
-    run(*sequence, [&](const Step& step) {
+    run(*sequence, TileNeed::present, [&](const Step& step) {
       run_kernel(*sequence, step, elements, [&](const Piece& piece, std::span<const KernelOperand> inputs) {
         compute_piece(kernel, *plan_, inputs, piece.result, slots);
       });
@@ -128,7 +128,7 @@ class DirectCall {
   [[nodiscard]] Tensor compute_by_dispatch() {
     const auto sequence = pointwise_sequence();
     const Ref<Carrier> result = allocate_result(true);
-    run(*sequence, [&](const Step& step) {
+    run(*sequence, TileNeed::present, [&](const Step& step) {
       sequence->for_each_piece(step, [&](const Piece& piece) {
         std::vector<Argument> arguments;
         arguments.reserve(2);
@@ -152,10 +152,11 @@ class DirectCall {
     const double rows = is_matmul ? static_cast<double>(layout_.size()) : 1.0;
     const double terms = static_cast<double>(is_matmul ? leaves_of_modes(tensor(0).layout(), 1, 2).size()
                                                        : tensor(0).layout().size());
-    run(*sequence, [&](const Step& step) {
+    run(*sequence, is_matmul ? TileNeed::present : TileNeed::arriving, [&](const Step& step) {
       run_kernel(*sequence, step, rows * terms / static_cast<double>(sequence->count()),
                  [&](const Piece& piece, std::span<const KernelOperand> inputs) {
-                   add_piece(kernel, *plan_, inputs, piece.result, sums.data(), sums.slot_bytes());
+                   add_piece(kernel, *plan_, inputs, piece.result, sums.data(), sums.slot_bytes(),
+                             operands_->arrival(0));
                  });
     });
     sums.store();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,8 +84,11 @@ class StepOperands {
   using Refs = SmallVector<TileWork::TileRef, 2>;
   /// The tiles that a step needs, each once.
   [[nodiscard]] Refs refs(const Step& step) const;
-  /// Takes the tiles of the step that `work` has entered.
+  /// Takes the tiles of the step that `work` has begun.
   void enter(const TileWork& work, const Step& step);
+  /// What the operand's present tile is to be read through while it is on its way; otherwise null.
+  [[nodiscard]] Arrival* arrival(std::size_t operand) const { return arrivals_[operand].get(); }
+  void forget_arrivals() noexcept { arrivals_ = {}; }
   /// A window of the operand as an ordinary Tensor.
   [[nodiscard]] Tensor window(std::size_t operand, const Window& window) const;
   /// Makes the slots of the step's operands readable in host memory, for `input`.
@@ -103,6 +108,7 @@ class StepOperands {
   std::vector<std::optional<std::size_t>> sources_;  // which of the carriers
   std::vector<Ref<TiledEvictable>> carriers_;
   std::array<Tensor, 2> tiles_;
+  std::array<std::shared_ptr<Arrival>, 2> arrivals_;
   std::array<HostSlots, 2> slots_;  // of the current Tensors, once they were asked for
 };
 
@@ -116,11 +122,14 @@ class KernelScope {
   std::optional<BlockingScope> others_run_;
 };
 
+/// Whether a step's kernel takes tiles that are still on their way.
+enum class TileNeed : std::uint8_t { present, arriving };
+
 /// Goes through all steps: brings the tiles in, calls `body(step)`, tells how far it is. Without `work` no
 /// operand is tiled.
 template <class Body>
 void run_steps(const StepSequence& sequence, TileWork* work, StepOperands& operands, ProgressReport& progress,
-               Body body) {
+               TileNeed need, Body body) {
   Step step = sequence.first();
   for (Index number = 0; number < sequence.count(); ++number) {
     Step next = step;
@@ -129,10 +138,13 @@ void run_steps(const StepSequence& sequence, TileWork* work, StepOperands& opera
     if (work != nullptr) {
       const auto now = operands.refs(step);
       const auto later = is_last ? StepOperands::Refs() : operands.refs(next);
-      work->enter_step({now.data(), now.size()}, {later.data(), later.size()});
+      work->begin_step({now.data(), now.size()}, {later.data(), later.size()});
+      if (need == TileNeed::present) work->complete_step();
       operands.enter(*work, step);
     }
     body(step);
+    operands.forget_arrivals();
+    if (work != nullptr) work->complete_step();
     progress.advance();
     step = next;
   }

@@ -146,21 +146,22 @@ class GradientPart {
   [[nodiscard]] Tensor run(TileWork* work, ProgressReport& progress) {
     const bool has_tiles = operands_->size() == 2 && operands_->is_tiled(1);
     const double elements = work_of_a_step();
-    run_steps(*sequence_, has_tiles ? work : nullptr, *operands_, progress, [&](const Step& step) {
-      target_->enter(step.tiles[0]);
-      if (name_ == "relu") return follow_relu(step);
-      const KernelScope scope(*operands_, elements);
-      sequence_->for_each_piece(step, [&](const Piece& piece) {
-        if (name_ == "matmul")
-          add_products(piece);
-        else if (name_ == "reduce_sum")
-          repeat(piece);
-        else if (is_widened())
-          add_widened(piece);
-        else
-          scale(piece);
-      });
-    });
+    run_steps(*sequence_, has_tiles ? work : nullptr, *operands_, progress, TileNeed::present,
+              [&](const Step& step) {
+                target_->enter(step.tiles[0]);
+                if (name_ == "relu") return follow_relu(step);
+                const KernelScope scope(*operands_, elements);
+                sequence_->for_each_piece(step, [&](const Piece& piece) {
+                  if (name_ == "matmul")
+                    add_products(piece);
+                  else if (name_ == "reduce_sum")
+                    repeat(piece);
+                  else if (is_widened())
+                    add_widened(piece);
+                  else
+                    scale(piece);
+                });
+              });
     return target_->finish();
   }
 

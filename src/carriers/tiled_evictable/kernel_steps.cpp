@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "operation/kept_sums.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
@@ -140,9 +141,9 @@ void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const Ker
 }
 
 void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
-               const Window& window, std::byte* sums, Index slot_bytes) {
+               const Window& window, std::byte* sums, Index slot_bytes, Arrival* arrival) {
   const KernelParameters none;
-  kernel({plan, operands, sums + window.offset * slot_bytes, window.layout, none});
+  kernel(kept_sums::Call{{plan, operands, sums + window.offset * slot_bytes, window.layout, none}, arrival});
 }
 
 }  // namespace orlop::inline v0

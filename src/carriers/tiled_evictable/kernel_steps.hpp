@@ -2,6 +2,7 @@
 #pragma once
 
 #include "carriers/tiled_evictable/steps.hpp"
+#include "operation/arrival.hpp"
 #include "orlop/operation/kernels.hpp"
 
 namespace orlop::inline v0 {
@@ -14,8 +15,9 @@ using Kernel = KernelFunction;
 void compute_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
                    const Window& window, std::byte* result);
 
-/// Adds the terms of a piece to kept sums of `slot_bytes` each (operation/kept_sums.hpp).
+/// Adds the terms of a piece to kept sums of `slot_bytes` each (operation/kept_sums.hpp). `arrival`: of the
+/// operand of a reduction.
 void add_piece(Kernel kernel, const OperationPlan& plan, std::span<const KernelOperand> operands,
-               const Window& window, std::byte* sums, Index slot_bytes);
+               const Window& window, std::byte* sums, Index slot_bytes, Arrival* arrival = nullptr);
 
 }  // namespace orlop::inline v0

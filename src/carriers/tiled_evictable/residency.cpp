@@ -95,6 +95,7 @@ Ref<ResidencyRequest> TileStore::request(std::span<const Index> tiles, bool evic
                       " bytes exceed primary_budget_bytes=", *carrier_.primary_budget_bytes(),
                       "; promote fewer at once or raise the budget");
   if (is_routed) check_routes(evicts);
+  made->is_by_work_ = claim != nullptr;
   made->set_.reserve(tiles.size());
   made->victims_.reserve(tiles.size());
   made->garbage_.reserve(tiles.size());
@@ -218,7 +219,10 @@ void ResidencyRequest::start() {
     open_spans();
     // Shipped classes are written by the pool. Providers start their transfers on the thread that asks.
     if (!store().has_windows_) evict_victims();
-    if (victims_.empty()) stage();
+    if (victims_.empty()) {
+      stage();
+      offer_arriving();
+    }
     is_idle = set_.empty() || (victims_.empty() && std::ranges::none_of(set_, &Transfer::is_copy));
   } catch (...) {
     end(false);
@@ -257,6 +261,17 @@ void ResidencyRequest::stage() {
   if (std::exchange(is_staged_, true)) return;
   prepare(set_, evicts_);
   start_all(set_);
+}
+
+/// Tiles that come from windows into memory can be read meanwhile.
+void ResidencyRequest::offer_arriving() {
+  if (evicts_ || !is_by_work_) return;
+  arriving_.reserve(set_.size());
+  for (Transfer& transfer : set_) {
+    if (transfer.is_copy) transfer.arrival = store().make_arrival(transfer.tile, transfer.destination);
+    if (transfer.arrival) arriving_.push_back({transfer.tile, transfer.destination, transfer.arrival});
+  }
+  if (arriving_.size() != set_.size()) arriving_.clear();
 }
 
 /// Storage for what comes, and who brings it.
@@ -397,17 +412,13 @@ void ResidencyRequest::carry_out(std::vector<Transfer>& transfers, bool evicts) 
 /// One tile from or to its window.
 void ResidencyRequest::copy(Transfer& transfer, bool evicts) const {
   if (!transfer.is_copy) return;
+  if (transfer.arrival) return transfer.arrival->require_all();
   TileStore& tiles = store();
   const Index tile = transfer.tile;
   if (!evicts) {
-    bool on_seed = false;
-    {
-      const std::lock_guard lock(residency_mutex());
-      on_seed = tiles.table_[tile].on_secondary_seed;
-    }
-    const Carrier& from = on_seed ? *carrier_->secondary() : tiles.backing();
+    const auto [from, on_seed] = tiles.window(tile);
     const OwnerAccess access = transfer.destination->access();
-    tiles.load(from, on_seed, tile, transfer.destination->carrier());
+    tiles.load(*from, on_seed, tile, transfer.destination->carrier());
     return;
   }
   const bool to_seed = tiles.evicts_to_seed_;

@@ -81,7 +81,9 @@ StepOperands::Refs StepOperands::refs(const Step& step) const {
 void StepOperands::enter(const TileWork& work, const Step& step) {
   for (std::size_t i = 0; i < size(); ++i) {
     if (!is_tiled(i)) continue;
-    tiles_[i] = work.tile({*sources_[i], step.tiles[i]});
+    const TileWork::TileRef ref{*sources_[i], step.tiles[i]};
+    tiles_[i] = work.tile(ref);
+    arrivals_[i] = work.arrival(ref);
     slots_[i] = HostSlots();
   }
 }

@@ -60,6 +60,26 @@ Carrier& TileStore::backing() {
   }
 }
 
+TileStore::BackingWindow TileStore::window(Index tile) {
+  bool on_seed = false;
+  {
+    const std::lock_guard lock(residency_mutex());
+    on_seed = table_[tile].on_secondary_seed;
+  }
+  return {on_seed ? carrier_.secondary().get() : &backing(), on_seed};
+}
+
+/// For a tile that can be read as it comes; otherwise null.
+std::shared_ptr<TileArrival> TileStore::make_arrival(Index tile, const Ref<TileStorage>& storage) {
+  std::byte* const slots = host_slots(storage->carrier());
+  if (!has_windows_ || slots == nullptr || tile_bytes_ < TileArrival::kLeastBytes) return nullptr;
+  const auto load = [this, tile, slots, storage](Index first, Index count) {
+    const auto [from, is_slot_order] = window(tile);
+    gather(*from, is_slot_order, tile, first / slot_bytes_, count / slot_bytes_, slots + first);
+  };
+  return std::make_shared<TileArrival>(slots, tile_bytes_, load);
+}
+
 std::byte* TileStore::host_slots(const Carrier& carrier) const noexcept {
   return carrier.carrier_class().is_shipped() ? carrier.host_data() : nullptr;
 }

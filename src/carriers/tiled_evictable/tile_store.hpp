@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "carriers/tiled_evictable/tile_arrival.hpp"
 #include "carriers/tiled_evictable/tile_table.hpp"
 #include "orlop/movement/move.hpp"
 #include "orlop/operation/profiler.hpp"
@@ -163,6 +164,12 @@ class TileStore {
   void end_write(Index tile, bool is_written, Garbage& garbage) noexcept;
   [[nodiscard]] Ref<Carrier> make_child(const Carrier& like, bool is_empty) const;
   [[nodiscard]] Carrier& backing();
+  /// Where a tile lies on a shipped secondary.
+  struct BackingWindow {
+    const Carrier* from;
+    bool is_slot_order;
+  };
+  [[nodiscard]] BackingWindow window(Index tile);
   void gather(const Carrier& from, bool is_slot_order, Index tile, Index first, Index count,
               std::byte* out) const;
   void put(Carrier& to, bool is_slot_order, Index tile, Index first, Index count, const std::byte* in) const;
@@ -172,6 +179,7 @@ class TileStore {
   template <class Each>
   void for_each_run(Index tile, Index first, Index count, bool joins, Each each) const;
   [[nodiscard]] std::byte* host_slots(const Carrier& carrier) const noexcept;
+  [[nodiscard]] std::shared_ptr<TileArrival> make_arrival(Index tile, const Ref<TileStorage>& storage);
   [[nodiscard]] Index bounce_slots() const noexcept;
   void load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const;
   void save(const Carrier& child, Carrier& to, bool is_slot_order, Index tile) const;
@@ -219,6 +227,17 @@ class ResidencyRequest final : public ResidencyTask {
   /// What can fail before the first submission; then runs, here or on the pool.
   void start();
 
+  /// A tile that can be read as it comes, before it is primary.
+  struct Arriving {
+    Index tile;
+    Ref<TileStorage> storage;
+    std::shared_ptr<TileArrival> arrival;
+  };
+  /// All tiles of a request by a piece of work, large ones on shipped tiers; otherwise none. For the thread
+  /// that made the request, until it forgets them.
+  [[nodiscard]] std::span<const Arriving> arriving() const noexcept { return arriving_; }
+  void forget_arriving() noexcept { arriving_.clear(); }
+
  protected:
   void perform() override;
   void abandon() noexcept override;
@@ -232,6 +251,7 @@ class ResidencyRequest final : public ResidencyTask {
     Ref<TileStorage> destination{};
     Ref<MoveOperation> operation{};
     std::function<void()> finish{};
+    std::shared_ptr<TileArrival> arrival{};
     bool is_copy = true;  ///< values move; false: zeros, or a current secondary copy
   };
 
@@ -239,6 +259,7 @@ class ResidencyRequest final : public ResidencyTask {
   void drop_garbage();
   void open_spans();
   void stage();
+  void offer_arriving();
   void evict_victims();
   void prepare(std::vector<Transfer>& transfers, bool evicts);
   void start_all(std::vector<Transfer>& transfers);
@@ -250,9 +271,11 @@ class ResidencyRequest final : public ResidencyTask {
 
   Ref<TiledEvictable> carrier_;
   const bool evicts_;
+  bool is_by_work_ = false;
   bool is_staged_ = false;
   bool is_ended_ = true;  // until it is counted
   std::vector<Transfer> set_;
+  std::vector<Arriving> arriving_;
   std::vector<Transfer> victims_;          // written back first
   std::vector<Ref<TileStorage>> garbage_;  // clean victims: gone already, storage not yet given back
   Index dropped_ = 0;                      // clean victims whose room is not free yet

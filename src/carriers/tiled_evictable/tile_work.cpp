@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "carriers/tiled_evictable/tile_store.hpp"
+#include "orlop/base/blocking.hpp"
 #include "orlop/base/log.hpp"
 
 namespace orlop::inline v0 {
@@ -64,19 +65,22 @@ struct TileWork::State {
   void begin(Carried& carried) const;
   void promote_ahead(Carried& carried) const;
   [[nodiscard]] std::vector<Use> uses(std::span<const TileRef> refs) const;
-  void enter(std::span<const TileRef> tiles, std::span<const TileRef> next);
-  [[nodiscard]] bool fits(const std::vector<Use>& step, const std::vector<Use>& ahead) const;
+  void begin_step(std::span<const TileRef> tiles, std::span<const TileRef> next);
+  void complete_step();
+  [[nodiscard]] bool fits(const std::vector<Use>& ahead) const;
   void look_ahead(const std::vector<Use>& ahead);
   [[nodiscard]] bool is_on_its_way(const Use& use) const;
   void submit(const std::vector<Use>& missing, bool is_ahead);
-  void await(const std::vector<Use>& step);
-  void await_departures(const std::vector<Use>& step);
+  void await(bool only_whole);
+  [[nodiscard]] const detail::ResidencyRequest::Arriving* arriving(const TileRef& ref) const;
+  void await_departures();
   std::exception_ptr end() noexcept;
   void await_all() noexcept;
 
   const bool takes_turns;
   std::vector<Carried> carried;
   std::vector<std::size_t> carried_of;  // by source
+  std::vector<Use> step;                // the tiles of the present one, sorted
   std::vector<Use> held;                // this step and the one looked at ahead, sorted
   std::vector<Use> missed;              // looked at ahead and not primary then, sorted
   std::vector<Transfer> transfers;      // not yet waited for
@@ -201,13 +205,13 @@ std::vector<TileWork::State::Use> TileWork::State::uses(std::span<const TileRef>
   return result;
 }
 
-void TileWork::State::enter(std::span<const TileRef> tiles, std::span<const TileRef> next) {
+void TileWork::State::begin_step(std::span<const TileRef> tiles, std::span<const TileRef> next) {
   if (!std::exchange(has_entered, true))
     for (Carried& each : carried) promote_ahead(each);
-  const std::vector<Use> step = uses(tiles);
+  step = uses(tiles);
   std::vector<Use> ahead;
   std::ranges::set_difference(uses(next), step, std::back_inserter(ahead));
-  await_departures(step);
+  await_departures();
   std::vector<Use> entered = step;
   std::vector<Use> missing;
   {
@@ -230,13 +234,15 @@ void TileWork::State::enter(std::span<const TileRef> tiles, std::span<const Tile
     missed.clear();
   }
   submit(missing, false);
-  if (!ahead.empty() && fits(step, ahead)) look_ahead(ahead);
-  await(step);
+  if (!ahead.empty() && fits(ahead)) look_ahead(ahead);
+  await(true);
   for (const Use& use : step) carried[use.first].store().make_readable(use.second);
 }
 
+void TileWork::State::complete_step() { await(false); }
+
 /// A tile that is needed again may be on its way out, for one that was looked at ahead.
-void TileWork::State::await_departures(const std::vector<Use>& step) {
+void TileWork::State::await_departures() {
   const auto is_leaving = [this](const Use& use) {
     return carried[use.first].store().at(use.second).is_pending && !is_on_its_way(use);
   };
@@ -244,11 +250,14 @@ void TileWork::State::await_departures(const std::vector<Use>& step) {
     const std::lock_guard lock(detail::residency_mutex());
     if (std::ranges::none_of(step, is_leaving)) return;
   }
-  for (; !transfers.empty(); transfers.pop_back()) transfers.back().request->wait_until_done();
+  for (; !transfers.empty(); transfers.pop_back()) {
+    transfers.back().request->wait_until_done();
+    transfers.back().request->forget_arriving();
+  }
 }
 
 /// X109: both steps, and what is retained beside them, within the budget of each carrier.
-bool TileWork::State::fits(const std::vector<Use>& step, const std::vector<Use>& ahead) const {
+bool TileWork::State::fits(const std::vector<Use>& ahead) const {
   for (std::size_t i = 0; i < carried.size(); ++i) {
     const std::optional<Index> capacity = carried[i].store().capacity();
     if (!capacity) continue;
@@ -297,31 +306,45 @@ void TileWork::State::submit(const std::vector<Use>& missing, bool is_ahead) {
   }
 }
 
-void TileWork::State::await(const std::vector<Use>& step) {
+/// Waits for the tiles of the step; or only for those that cannot be read as they come.
+void TileWork::State::await(bool only_whole) {
   for (std::size_t i = 0; i < transfers.size();) {
     const Transfer& transfer = transfers[i];
     const bool is_needed = std::ranges::any_of(transfer.tiles, [&](Index tile) {
       return std::ranges::binary_search(step, Use(transfer.carried, tile));
     });
-    if (!is_needed) {
+    if (!is_needed || (only_whole && !transfer.request->arriving().empty())) {
       ++i;
       continue;
     }
     const Ref<detail::ResidencyRequest> request = transfer.request;
+    for (const auto& each : request->arriving())
+      while (each.arrival->bring_one()) check_interrupts();
     request->wait();  // interrupted, it stays among those to be waited for
+    request->forget_arriving();
     transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
 void TileWork::State::await_all() noexcept {
-  for (const Transfer& transfer : transfers)
+  for (const Transfer& transfer : transfers) {
     while (!transfer.request->is_done()) {
       try {
         transfer.request->wait_until_done();
       } catch (...) {  // an interrupt: the tiles must be at rest first
       }
     }
+    transfer.request->forget_arriving();
+  }
   transfers.clear();
+}
+
+const detail::ResidencyRequest::Arriving* TileWork::State::arriving(const TileRef& ref) const {
+  for (const Transfer& transfer : transfers)
+    if (transfer.carried == carried_of[ref.source])
+      for (const auto& each : transfer.request->arriving())
+        if (each.tile == ref.tile) return &each;
+  return nullptr;
 }
 
 std::exception_ptr TileWork::State::end() noexcept {
@@ -359,11 +382,25 @@ TileWork::~TileWork() {
 }
 
 void TileWork::enter_step(std::span<const TileRef> tiles, std::span<const TileRef> next) {
-  state_->enter(tiles, next);
+  begin_step(tiles, next);
+  complete_step();
+}
+
+void TileWork::begin_step(std::span<const TileRef> tiles, std::span<const TileRef> next) {
+  state_->begin_step(tiles, next);
+}
+
+void TileWork::complete_step() { state_->complete_step(); }
+
+std::shared_ptr<Arrival> TileWork::arrival(TileRef ref) const {
+  const auto* const found = state_->arriving(ref);
+  return found == nullptr ? nullptr : found->arrival;
 }
 
 Tensor TileWork::tile(TileRef ref) const {
   const TiledEvictable& carrier = *state_->carried[state_->carried_of[ref.source]].carrier;
+  if (const auto* const found = state_->arriving(ref))
+    return Tensor::trusted(found->storage->ref(), 0, carrier.grid().tile_layout());
   return carrier.tile_store().tile(ref.tile);
 }
 

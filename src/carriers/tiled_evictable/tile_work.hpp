@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "operation/arrival.hpp"
 #include "orlop/carriers/tiled_evictable/tiled_evictable.hpp"
 
 namespace orlop::inline v0 {
@@ -51,6 +52,11 @@ class ORLOP_API TileWork {
   /// they are; counts hits and misses; lets go of the former step's.
   /// Missing tiles of `next` are submitted, if both steps fit together (X109).
   void enter_step(std::span<const TileRef> tiles, std::span<const TileRef> next);
+  /// The same in two parts: between them tiles may still be on their way.
+  void begin_step(std::span<const TileRef> tiles, std::span<const TileRef> next);
+  void complete_step();
+  /// What a tile of the step that has begun can be read through; null where it is primary.
+  [[nodiscard]] std::shared_ptr<Arrival> arrival(TileRef ref) const;
   /// A tile of the current step on the primary's class, dense, of the tile's shape. Valid until the next
   /// enter_step; not to be written.
   [[nodiscard]] Tensor tile(TileRef ref) const;

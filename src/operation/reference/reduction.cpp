@@ -116,6 +116,7 @@ void reduce_sum(const KernelCall& call) {
 
 void add_to_kept_sums(const KernelCall& call) {
   using kept_sums::Kept;
+  if (Arrival* const arrival = kept_sums::arrival_of(call)) arrival->require_all();
   if (!is_float(call))
     fold_fibres<std::int32_t, Sum<std::int32_t, Int128, Kept<Int128>>>(call);
   else if (call.plan.accumulator_dtype == &dtypes::Float64)

@@ -209,9 +209,16 @@ class Sum {
   using Partial = Accumulator;
 
   Sum(const KernelCall& call, const ReductionLoops& loops)
-      : operation_(call.plan.operation), reduced_(loops.reduced) {}
+      : operation_(call.plan.operation), reduced_(loops.reduced) {
+    if constexpr (kept_sums::is_kept<Slot>) arrival_ = kept_sums::arrival_of(call);
+    const bool reads_in_place = prefers_rows(loops) ? loops.kept.step(0) == 1 : reduced_.is_contiguous(0);
+    if (arrival_ == nullptr || reads_in_place) return;
+    arrival_->require_all();
+    arrival_ = nullptr;
+  }
 
   [[nodiscard]] Accumulator fibre(const T* first, Part part) const {
+    require(first + part.first, first + part.last);
     if (is_one_block(reduced_, part)) return loops_.sum(first + part.first, part.last - part.first);
     SumTree<OneSum<Accumulator>> tree;
     OneSum<Accumulator> total;
@@ -227,7 +234,7 @@ class Sum {
     Columns<Accumulator> sums;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       std::fill_n(sums.begin(), width, Accumulator{});
-      loops_.add_rows(sums.data(), rows, count, width);
+      add_rows(sums.data(), rows, count, width);
       tree.add({std::vector<Accumulator>(sums.begin(), sums.begin() + width)});
     });
     Row total{std::vector<Accumulator>(static_cast<std::size_t>(width))};
@@ -239,8 +246,25 @@ class Sum {
   void store(Slot& slot, Accumulator sum, const T*) const { kept_sums::store(operation_, slot, sum); }
 
  private:
+  /// Rows on their way are added while they are in the caches: a few at once, which gives the same sums.
+  void add_rows(Accumulator* sums, const T* const* rows, Index count, Index width) const {
+    const Index at_once = arrival_ == nullptr ? count : block_rows / 2;
+    for (Index first = 0; first < count; first += at_once) {
+      const Index added = std::min(at_once, count - first);
+      for (Index row = first; row < first + added; ++row) require(rows[row], rows[row] + width);
+      loops_.add_rows(sums, rows + first, added, width);
+    }
+  }
+
+  /// Waits for consecutive terms.
+  void require(const T* first, const T* last) const {
+    if (arrival_ != nullptr)
+      arrival_->require(reinterpret_cast<const std::byte*>(first), reinterpret_cast<const std::byte*>(last));
+  }
+
   std::string_view operation_;
   const StridedLoop& reduced_;
+  Arrival* arrival_ = nullptr;  // where terms are read in place and may be on their way
   const SumLoops<Accumulator, T>& loops_ = fibre_kernels().sums<Accumulator>();
 };
 
