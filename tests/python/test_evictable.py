@@ -401,11 +401,20 @@ def test_any_values_survive_every_pair_of_tiers(numbers):
         assert values(e) == numbers
 
 
-def test_a_live_secondary_that_fits_is_used_again():
-    secondary = CPU(5)
+@pytest.mark.parametrize("slots", [3, 5])
+def test_a_live_secondary_that_fits_is_used(slots):
+    secondary = CPU(slots)
     e = Evictable(cpu(VALUES), secondary)
     e.evict()
-    assert e.secondary is secondary and values(secondary) == [*VALUES, 0.0, 0.0]
+    assert e.secondary is secondary and values(secondary) == [*VALUES, 0.0, 0.0][:slots]
+
+
+def test_a_secondary_that_is_too_small_is_replaced():
+    secondary = CPU(2)
+    e = Evictable(cpu(VALUES), secondary)
+    e.evict()
+    assert e.secondary is not secondary and e.secondary.size() == 3 and values(e.secondary) == VALUES
+    assert secondary.is_released() and not secondary.is_owned()
 
 
 def test_an_immutable_hierarchy_is_refilled_through_its_destination():
