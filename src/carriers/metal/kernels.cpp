@@ -110,7 +110,7 @@ class Work {
     const KernelOperand& given = call_.operands[operand];
     const std::span<const Index> list[] = {strides};
     const StridedLoop loop = coalesce_strides(extents, list);
-    const MetalBinding slots = find_metal_binding(given.data);
+    MetalBinding slots = find_metal_binding(given.data);
     if (loop.is_contiguous(0) && !is_converted(given)) return slots;
     const std::string kernel = is_converted(given) ? "copy_int_to_float" : text("copy_", moved(given.stored));
     const MetalBinding copy = temporary(loop.size, slot_bytes(given.computed));
@@ -146,9 +146,11 @@ class Work {
                   MetalGrid groups) {
     const MetalKernel& kernel = *find_metal_kernel(name);
     std::vector<MetalBinding> bindings;
+    bindings.reserve(kernel.buffers.size());
     for (const std::string_view wanted : kernel.buffers)
       bindings.push_back(wanted == "fault" ? fault() : named(buffers, wanted));
     std::vector<std::int64_t> values;
+    values.reserve(kernel.constants.size());
     for (const std::string_view wanted : kernel.constants) values.push_back(named(constants, wanted));
     commands_->encode(*runtime_->pipeline(name), bindings, values, groups);
     used_.insert(used_.end(), bindings.begin(), bindings.end());
