@@ -193,10 +193,6 @@ UnsupportedOperationPlan::~UnsupportedOperationPlan() = default;
 
 namespace {
 
-std::string_view name_of(CarrierClass carrier_class) {
-  return carrier_class ? carrier_class.name() : std::string_view("no carrier class");
-}
-
 std::string or_none(std::string_view name) { return std::string(name.empty() ? "none" : name); }
 
 }  // namespace
@@ -220,7 +216,7 @@ std::string detail::unsupported_reason(std::string_view class_name, const Capabi
 
 void detail::refuse_plan(CarrierClass carrier_class, const CapabilitySet& set, const OperationPlan& plan) {
   throw UnsupportedOperationPlan(refusal_kind(set, plan), carrier_class, plan,
-                                 unsupported_reason(name_of(carrier_class), set, plan));
+                                 unsupported_reason(carrier_class.name(), set, plan));
 }
 
 // --- The registry of classes ------------------------------------------------------------------------------
@@ -434,7 +430,7 @@ std::vector<CapabilitySet::Entry> capabilities_for_carrier_class(CarrierClass ca
 
 std::optional<std::string> unsupported_plan_reason(CarrierClass carrier_class, const OperationPlan& plan) {
   std::string reason =
-      detail::unsupported_reason(name_of(carrier_class), detail::capabilities_of(carrier_class), plan);
+      detail::unsupported_reason(carrier_class.name(), detail::capabilities_of(carrier_class), plan);
   return reason.empty() ? std::nullopt : std::optional(std::move(reason));
 }
 

@@ -81,6 +81,14 @@ TEST(Capability, NeedsAnOperand) {
   EXPECT_THROW(OperationCapability("add", {}, Arithmetic::Binary32, std::nullopt, nullptr, F), ValueError);
 }
 
+TEST(Capability, NoClassHasNoFactsAndSupportsNothing) {
+  const CarrierClass none;
+  EXPECT_FALSE(none);
+  EXPECT_EQ(none.to_string(), "no carrier class");
+  EXPECT_FALSE(none.is_shipped() || none.is_dependent() || none.is_defined());
+  EXPECT_TRUE(capabilities_for_carrier_class(none, std::nullopt).empty());
+}
+
 TEST(Capability, BelongsToOneClassOnce) {
   const CarrierClass mine = fresh_class("Mine");
   register_operation_capabilities(mine, all_of({capability("relu", {F}), capability("add", {F, F})}));

@@ -20,7 +20,8 @@ namespace detail {
 class DefinedClass;
 }
 
-/// Handle of one exact carrier class. Copying is free; equality is identity. Never walks to a base class.
+/// Handle of one exact carrier class, or of none. Copying is free; equality is identity. Never walks to a base
+/// class.
 class ORLOP_API CarrierClass {
  public:
   struct Record {
@@ -44,15 +45,17 @@ class ORLOP_API CarrierClass {
   constexpr CarrierClass() noexcept = default;
   constexpr explicit CarrierClass(const Record* record) noexcept : record_(record) {}
 
-  [[nodiscard]] std::string_view name() const noexcept { return record_->name; }
-  [[nodiscard]] bool is_shipped() const noexcept { return record_->shipped; }
-  [[nodiscard]] bool is_dependent() const noexcept { return record_->dependent; }
+  [[nodiscard]] std::string_view name() const noexcept {
+    return record_ != nullptr ? std::string_view(record_->name) : "no carrier class";
+  }
+  [[nodiscard]] bool is_shipped() const noexcept { return record_ != nullptr && record_->shipped; }
+  [[nodiscard]] bool is_dependent() const noexcept { return record_ != nullptr && record_->dependent; }
   /// Whether it has a CarrierDefinition.
   [[nodiscard]] bool is_defined() const noexcept {
-    return record_->definition.load(std::memory_order_acquire) != nullptr;
+    return record_ != nullptr && record_->definition.load(std::memory_order_acquire) != nullptr;
   }
   [[nodiscard]] const Record* record() const noexcept { return record_; }
-  [[nodiscard]] std::string to_string() const { return record_->name; }
+  [[nodiscard]] std::string to_string() const { return std::string(name()); }
   explicit operator bool() const noexcept { return record_ != nullptr; }
   friend bool operator==(CarrierClass, CarrierClass) noexcept = default;
 
