@@ -47,9 +47,9 @@ KernelFunction Definition::kernel(const KernelTable& table) const noexcept {
     // Entries are few (backends) and live as long as the table of definitions.
     auto entry = std::make_unique<Remembered>(Remembered{&table, found, newest});
     const Remembered* expected = newest;
-    if (remembered_.compare_exchange_strong(expected, entry.get(), std::memory_order_acq_rel))
-        [[maybe_unused]]
-      const Remembered* kept = entry.release();
+    if (remembered_.compare_exchange_strong(expected, entry.get(), std::memory_order_acq_rel)) {
+      [[maybe_unused]] const Remembered* kept = entry.release();
+    }
   } catch (const std::bad_alloc&) {  // found again by the next call
   }
   return found;

@@ -8,6 +8,7 @@
 #include "operation/matrix.hpp"
 #include "orlop/operation/command.hpp"
 #include "orlop/operation/functional.hpp"
+#include "orlop/operation/grad_mode.hpp"
 #include "orlop/operation/invocation_executor.hpp"
 #include "orlop/operation/views.hpp"
 
@@ -100,8 +101,11 @@ Tensor contract(const EinsumSpec& spec, const Tensor& lhs, const Side& left, con
   return rearrange(product, spec.output, selection_of(symbols, product.layout().shape()));
 }
 
-/// Whether a product of batches saves making all products before they are summed: on carriers that have one.
-bool multiplies_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Side& right) {
+/// Whether a product of batches saves making all products before they are summed: on carriers that have one,
+/// where no graph is recorded and no product can overflow. Both could tell the two ways apart.
+bool multiplies_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Tensor& rhs,
+                        const Side& right) {
+  if (is_grad_enabled() || !(lhs.is_differentiable() || rhs.is_differentiable())) return false;
   const KernelTable* kernels = lhs.carrier()->kernel_table();
   return !spec.contraction_symbols.empty() &&
          !(left.free_symbols().empty() && right.free_symbols().empty()) && kernels != nullptr &&
@@ -123,7 +127,7 @@ Layout layout_for(const Shape& shape, const Tree& output, const Tree& selection)
   return placed();
 }
 
-/// As modes (free, contracted, batch). The result is canonical, as that of a sum would be.
+/// As modes (free, contracted, batch). The result is what the sum would be: canonical.
 Tensor contract_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Tensor& rhs,
                         const Side& right) {
   const auto modes = [&](const Side& side) {
@@ -132,7 +136,10 @@ Tensor contract_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& l
   };
   const Tensor lhs_batch = rearrange(lhs, modes(left), spec.lhs_selection);
   const Tensor rhs_batch = rearrange(rhs, modes(right), spec.rhs_selection);
-  const Shape shape = product_shape(lhs_batch.layout(), rhs_batch.layout());
+  constexpr std::size_t rows[] = {0};
+  constexpr std::size_t rows_and_batch[] = {0, 2};
+  const Shape shape = Shape::concat(lhs_batch.layout().shape().select(rows),
+                                    rhs_batch.layout().shape().select(rows_and_batch));
   // Where each symbol of the union stands among the product's symbols; a mode without any has one leaf.
   std::vector<Index> places(spec.union_symbols.size());
   std::vector<std::size_t> counts;
@@ -153,7 +160,9 @@ Tensor contract_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& l
   const Tree selection = selection_of(counts, shape);
   const std::array<Argument, 3> arguments{lhs_batch, rhs_batch,
                                           Argument::of(layout_for(shape, rearranged, selection))};
-  return rearrange(apply_definition(batch_matmul_definition(), arguments), rearranged, selection);
+  const Tensor product = apply_definition(batch_matmul_definition(), arguments);
+  return Tensor::trusted(product.carrier(), 0,
+                         Layout::canonical(product.layout().rearrange(rearranged, selection).shape()));
 }
 
 /// The general output, then the contracted symbols as the second mode.
@@ -188,7 +197,7 @@ Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description
   const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids, spec.common_symbols);
   check_shared_sizes(spec, left, right);
   if (spec.batch_symbols.empty()) return contract(spec, lhs, left, rhs, right);
-  if (multiplies_batches(spec, lhs, left, right)) return contract_batches(spec, lhs, left, rhs, right);
+  if (multiplies_batches(spec, lhs, left, rhs, right)) return contract_batches(spec, lhs, left, rhs, right);
   return multiply_and_sum(spec, lhs, left, rhs, right);
 }
 

@@ -18,13 +18,6 @@ std::vector<Index> offsets_of(const Leaves& leaves) {
   return result;
 }
 
-Shape product_shape(const Layout& lhs, const Layout& rhs) {
-  constexpr std::size_t rows[] = {0};
-  constexpr std::size_t rows_and_batch[] = {0, 2};
-  return Shape::concat(lhs.shape().select(rows),
-                       rhs.shape().select(std::span(rows_and_batch).first(rhs.rank() - 1)));
-}
-
 void multiply_entries(const KernelCall& call, KernelFunction matmul, Index first, Index last) {
   constexpr std::size_t modes[] = {0, 1};
   constexpr Index slot_bytes = sizeof(float);  // and of an Int32

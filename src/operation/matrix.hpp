@@ -17,9 +17,6 @@ constexpr std::string_view batch_matmul_kernel = "_batch_matmul";
 /// Calls `matmul` for the batch entries `first` … `last - 1` of such a call.
 void multiply_entries(const KernelCall& call, KernelFunction matmul, Index first, Index last);
 
-/// The shape of a product: the rows of both operands, then the batch where there is one.
-[[nodiscard]] Shape product_shape(const Layout& lhs, const Layout& rhs);
-
 /// Half-open ranges of rows (the first mode's ordinals) and terms (the second mode's, which are contracted).
 struct MatrixPart {
   Index first_row, last_row;

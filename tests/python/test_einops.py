@@ -1,5 +1,6 @@
 """The command grammar and the functions that take a command (M701-M708)."""
 
+import contextlib
 import dataclasses
 import math
 import pickle
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orlop
-from orlop import CPU, DType, Generic, Layout, Node, Shape, Stride, Tensor, Tree, einops
+from orlop import CPU, DType, Generic, Layout, Node, Shape, Stride, Tensor, Tree, einops, no_grad
 from orlop.einops import Token, TokenKind
 
 LEAF = Node.Leaf
@@ -313,12 +314,17 @@ def test_einsum_records_only_views_products_and_sums():
 
 
 @pytest.mark.parametrize("kind", [CPU, Generic])
-def test_einsum_multiplies_matrices_of_a_batch_without_the_product_of_all_elements(kind):
+def test_einsum_of_a_batch_gives_one_layout_with_and_without_a_graph(kind):
     lhs, rhs = (nested((2, 3, 4), (1, 2, 6), 24, kind) for _ in range(2))
     for description in ("b i k, b j k -> b i j", "b i k, b j k -> j 1 i b"):
-        result = orlop.einsum(lhs, rhs, description)
-        assert graph_of(result) == ["rearrange", "matmul", "rearrange", "rearrange"]
-    assert orlop.einsum(lhs, rhs, "b i k, b j k -> b i j").layout == canonical((2, 3, 3))
+        recorded = orlop.einsum(lhs, rhs, description)
+        assert graph_of(recorded) == ["reduce_sum", "rearrange", "elementwise_mul", "rearrange", "rearrange"]
+        with no_grad(), orlop.profile() as profiler:
+            result = orlop.einsum(lhs, rhs, description)
+        assert "elementwise_mul" not in {event.name for event in profiler.events()}  # matrix by matrix
+        assert result.autograd_ctx is None
+        assert result.layout == recorded.layout == canonical(array(result).shape)
+        np.testing.assert_array_equal(array(result), array(recorded))
 
 
 @pytest.mark.parametrize(("batch", "rows"), [(1, 33), (3, 33), (7, 33), (20, 5), (20, 1)])
@@ -334,7 +340,8 @@ def test_einsum_of_a_batch_takes_operands_in_any_order_and_dtype(batch, rows, or
     for output in ("bij", "ijb", "jib"):
         expected = np.einsum(f"{sides[0]},{sides[1]}->{output}", *values)
         command = f"{' '.join(sides[0])}, {' '.join(sides[1])} -> {' '.join(output)}"
-        result = orlop.einsum(*(tensor(value) for value in values), command)
+        with no_grad():
+            result = orlop.einsum(*(tensor(value) for value in values), command)
         assert result.layout == canonical(expected.shape)
         np.testing.assert_array_equal(array(result), expected)
 
@@ -344,14 +351,16 @@ def test_einsum_of_a_batch_reads_repeated_elements():
     repeated = Tensor(matrix.carrier, 0, Layout(Shape(5, 3, 4), Stride(0, 1, 3)))
     other = counting(5, 2, 4)
     expected = np.einsum("ik,bjk->bij", array(matrix), array(other))
-    np.testing.assert_array_equal(array(orlop.einsum(repeated, other, "b i k, b j k -> b i j")), expected)
+    with no_grad():
+        result = orlop.einsum(repeated, other, "b i k, b j k -> b i j")
+    np.testing.assert_array_equal(array(result), expected)
 
 
-def test_einsum_of_a_batch_checks_only_its_sums():
+@pytest.mark.parametrize("mode", [no_grad, contextlib.nullcontext])
+def test_einsum_of_a_batch_checks_every_product_of_integers(mode):
     lhs, rhs = (tensor(np.array(values, np.int32)) for values in ([[[2**30, 2**30]]], [[[4, -4]]]))
-    assert array(orlop.einsum(lhs, rhs, "b i k, b j k -> b i j")).item() == 0
-    with pytest.raises(OverflowError):
-        orlop.einsum(lhs, lhs, "b i k, b j k -> b i j")
+    with mode(), pytest.raises(OverflowError):
+        orlop.einsum(lhs, rhs, "b i k, b j k -> b i j")
 
 
 @pytest.mark.parametrize(

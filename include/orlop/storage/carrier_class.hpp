@@ -20,8 +20,8 @@ namespace detail {
 class DefinedClass;
 }
 
-/// Handle of one exact carrier class, or of none. Copying is free; equality is identity. Never walks to a base
-/// class.
+/// Handle of one exact carrier class, or of none. Copying is free; equality is identity. Never walks to a
+/// base class.
 class ORLOP_API CarrierClass {
  public:
   struct Record {
