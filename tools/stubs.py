@@ -17,6 +17,66 @@ from types import ModuleType
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python/orlop"
 
+# Bindings take any object where they refuse a wrong one in the library's own words. What they accept, by the
+# name of the parameter, or where a name stands for several things by the function's and its own.
+_TYPES = {
+    "Tensor": "tensor gradient lhs rhs kernel base indices updates condition on_true on_false to_scatter scatter_onto "
+    "grad.output grad.cotangents __matmul__.other __rmatmul__.other",
+    "Tensor | float": "other exponent lower upper",
+    "Layout": "layout mapping",
+    "Shape": "shape target target_shape",
+    "Stride": "stride",
+    "Tree | str": "output",
+    "Tree": "tree selection reverse_rearrange.output",
+    "type[Carrier]": "carrier_class source_class destination_class",
+    "Carrier": "carrier destination",
+    "str": "description operation_name command",
+    "int": "index axis dim dimension size count mapping_offset feature_groups ordinal codomain_size s d k "
+    "__init__.bits __init__.base __init__.shift",
+    "bool": "mutable empty retain_graph retain enabled batched descending largest copy",
+    "Sequence[int]": "strides broadcast_dimensions lhs_dilation kernel_dilation lhs_dims kernel_dims output_dims",
+    "Sequence[tuple[int, int]]": "padding",
+    "Iterable[object]": "values",
+    "object": "__eq__.other __ne__.other memo tensor.values",
+}
+PARAMETER_TYPES = {name: kind for kind, names in _TYPES.items() for name in names.split()} | {
+    f"{function}.{side}": "Tensor | float"
+    for function in "add sub mul div maximum minimum eq ne lt le gt ge".split()
+    for side in ("lhs", "rhs")
+} | {"pow.base": "Tensor | float", "__rpow__.base": "Tensor | float"}  # fmt: skip
+
+
+_MODULES = {"Iterable": "collections.abc", "Sequence": "collections.abc", "Tree": "orlop.layout"} | dict.fromkeys(
+    ["Carrier", "Layout", "Shape", "Stride", "Tensor"], "orlop._core"
+)
+
+
+def with_imports(text: str) -> str:
+    """The stub with what with_types names and nothing in it defines."""
+    missing = [
+        f"from {module} import {name}\n"
+        for name, module in _MODULES.items()
+        if re.search(rf"[ \[|]{name}\b", text) and not re.search(rf"^(class |from .* import .*\b){name}\b", text, re.M)
+    ]
+    return "".join(missing) + text
+
+
+def with_types(text: str) -> str:
+    """The stub with PARAMETER_TYPES in the place of `object`, which None is as well."""
+
+    def annotate(function: str, parameter: re.Match) -> str:
+        name, default = parameter[1], parameter[2] or ""
+        kind = PARAMETER_TYPES.get(f"{function}.{name}") or PARAMETER_TYPES.get(name, "object")
+        return f"{name}: {kind}{' | None' if default == ' = None' else ''}{default}"
+
+    return re.sub(
+        r"(?<=def )(\w+)\(.*\) ->",
+        lambda heading: re.sub(
+            r"\b(\w+): object(?: \| None)?( = \w+)?(?=[,)])", lambda match: annotate(heading[1], match), heading[0]
+        ),
+        text,
+    )
+
 
 def is_closed(kind: type) -> bool:
     """Whether no class can be derived."""
@@ -45,7 +105,7 @@ def extension_stub(module: ModuleType) -> str:
             ],
             check=True,
         )
-        text = output.read_text()
+        text = with_imports(with_types(output.read_text()))
 
     def mark_final(heading: re.Match) -> str:
         return ("@final\n" if is_closed(getattr(module, heading[1])) else "") + heading[0]

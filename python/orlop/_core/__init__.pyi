@@ -9,6 +9,9 @@ from orlop._core import _profiler as _profiler
 from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
+from collections.abc import Iterable
+from collections.abc import Sequence
+from orlop.layout import Tree
 from collections.abc import Iterator
 from typing import Self, TypeAlias, overload
 
@@ -22,7 +25,7 @@ def thread_count() -> int:
     variable ORLOP_NUM_THREADS, or else the processors that this process may run on.
     """
 
-def set_thread_count(count: object | None) -> None:
+def set_thread_count(count: int) -> None:
     """
     Applies to the operations that begin later, on every thread. A `count` outside 1 to 1024 is a
     ValueError.
@@ -66,9 +69,9 @@ class Shape:
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object | None) -> Shape: ...
+    def __getitem__(self, key: object) -> Shape: ...
 
-    def __eq__(self, other: object | None) -> object: ...
+    def __eq__(self, other: object) -> object: ...
 
     def __hash__(self) -> int: ...
 
@@ -76,13 +79,13 @@ class Shape:
 
     def __copy__(self) -> object: ...
 
-    def __deepcopy__(self, memo: object | None) -> object: ...
+    def __deepcopy__(self, memo: object) -> object: ...
 
     @property
     def depth(self) -> int:
         """Levels of nesting, 1 where every mode is a leaf."""
 
-    def __setattr__(self, name: str, value: object | None) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
 
     def __delattr__(self, name: str) -> None: ...
 
@@ -90,10 +93,10 @@ class Shape:
     def size(self) -> object:
         """The product of all extents, exactly; 1 for rank zero."""
 
-    def decode(self, ordinal: object | None) -> object:
+    def decode(self, ordinal: int) -> object:
         """The coordinate of an ordinal, as nested tuples. TypeError, ValueError."""
 
-    def encode(self, coordinate: object | None) -> object:
+    def encode(self, coordinate: object) -> object:
         """
         The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested mode or the whole. TypeError, ValueError.
         """
@@ -128,9 +131,9 @@ class Stride:
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object | None) -> Stride: ...
+    def __getitem__(self, key: object) -> Stride: ...
 
-    def __eq__(self, other: object | None) -> object: ...
+    def __eq__(self, other: object) -> object: ...
 
     def __hash__(self) -> int: ...
 
@@ -138,13 +141,13 @@ class Stride:
 
     def __copy__(self) -> object: ...
 
-    def __deepcopy__(self, memo: object | None) -> object: ...
+    def __deepcopy__(self, memo: object) -> object: ...
 
     @property
     def depth(self) -> int:
         """Levels of nesting, 1 where every mode is a leaf."""
 
-    def __setattr__(self, name: str, value: object | None) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
 
     def __delattr__(self, name: str) -> None: ...
 
@@ -155,9 +158,9 @@ class IndexMap:
     A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` and `_composition_is_identity()`.
     """
 
-    def __init__(self, shape: object | None, codomain_size: object | None, is_injective: object | None) -> None: ...
+    def __init__(self, shape: Shape, codomain_size: int, is_injective: object) -> None: ...
 
-    def __setattr__(self, name: str, value: object | None) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
 
     def __delattr__(self, name: str) -> None: ...
 
@@ -176,15 +179,15 @@ class IndexMap:
     def is_injective(self) -> object:
         """True, False, or None where it is not known."""
 
-    def __call__(self, key: object | None) -> int:
+    def __call__(self, key: object) -> int:
         """
         The value at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.
         """
 
-    def index(self, key: object | None) -> int:
+    def index(self, key: object) -> int:
         """The same as a call."""
 
-    def compose(self, inner: object | None) -> IndexMap:
+    def compose(self, inner: object) -> IndexMap:
         """
         q ↦ self(inner(q)). TypeError; ValueError where inner's codomain exceeds self's size (M315).
         """
@@ -193,7 +196,7 @@ class IndexMap:
 
     def __copy__(self) -> object: ...
 
-    def __deepcopy__(self, memo: object | None) -> object: ...
+    def __deepcopy__(self, memo: object) -> object: ...
 
     def __reduce__(self) -> object: ...
 
@@ -207,20 +210,20 @@ class Layout(IndexMap):
         29
     """
 
-    def __init__(self, shape: object | None, stride: object | None) -> None: ...
+    def __init__(self, shape: Shape, stride: Stride) -> None: ...
 
     def __reduce__(self) -> tuple: ...
 
-    def __call__(self, key: object | None) -> int:
+    def __call__(self, key: object) -> int:
         """
         The index at an ordinal or coordinate. TypeError; ValueError 'Key is not in domain of shape'.
         """
 
-    def index(self, key: object | None) -> int:
+    def index(self, key: object) -> int:
         """The same as a call."""
 
     @staticmethod
-    def get_index(layout: object | None, key: object | None) -> int:
+    def get_index(layout: Layout, key: object) -> int:
         """layout(key), with a ValueError for what is no Layout."""
 
     def __add__(self, arg: Layout, /) -> Layout: ...
@@ -249,9 +252,9 @@ class Layout(IndexMap):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: object | None) -> Layout: ...
+    def __getitem__(self, key: object) -> Layout: ...
 
-    def __eq__(self, other: object | None) -> object: ...
+    def __eq__(self, other: object) -> object: ...
 
     def __hash__(self) -> int: ...
 
@@ -259,18 +262,18 @@ class Layout(IndexMap):
 
     def __copy__(self) -> object: ...
 
-    def __deepcopy__(self, memo: object | None) -> object: ...
+    def __deepcopy__(self, memo: object) -> object: ...
 
     @property
     def depth(self) -> int:
         """Levels of nesting, 1 where every mode is a leaf."""
 
-    def __setattr__(self, name: str, value: object | None) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
 
     def __delattr__(self, name: str) -> None: ...
 
     @staticmethod
-    def leaf(s: object | None, d: object | None) -> Layout:
+    def leaf(s: int, d: int) -> Layout:
         """The layout of one leaf, s:d."""
 
     @staticmethod
@@ -296,18 +299,18 @@ class Layout(IndexMap):
         Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError 'must reorder every layout mode' (M313).
         """
 
-    def rearrange(self, output: object | None, selection: object | None = None) -> Layout:
+    def rearrange(self, output: Tree | str, selection: Tree | None = None) -> Layout:
         """
         Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the Tree `output` says: Node.id(k) places source k, Node.Leaf inserts 1:0, a Tree groups. ValueError (M312).
         """
 
     @staticmethod
-    def reverse_rearrange(output: object | None, selection: object | None) -> object:
+    def reverse_rearrange(output: Tree, selection: Tree) -> object:
         """
         The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.
         """
 
-    def broadcast_to(self, target: object | None) -> Layout:
+    def broadcast_to(self, target: Shape) -> Layout:
         """Widens extent-1 leaves with stride zero. TypeError, ValueError (M308)."""
 
     def coalesce(self) -> Layout:
@@ -315,43 +318,43 @@ class Layout(IndexMap):
         Drops extent-1 leaves and merges neighbours where the index allows (M318).
         """
 
-    def coalesce_by_mode(self, tree: object | None) -> Layout:
+    def coalesce_by_mode(self, tree: Tree) -> Layout:
         """Coalesces what each leaf of the tree stands for. ValueError."""
 
     def flatten_layout(self) -> tuple:
         """(the flat layout, the profile)."""
 
-    def extract_profile(self, tree: object | None = None) -> list:
+    def extract_profile(self, tree: Tree | None = None) -> list:
         """
         The list of leaves, or of what the leaves of the tree stand for. ValueError.
         """
 
-    def compose(self, inner: object | None) -> object:
+    def compose(self, inner: object) -> object:
         """
         q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. TypeError, ValueError (M315).
         """
 
-    def uniform_preimage_extent(self, target_shape: object | None) -> int | None:
+    def uniform_preimage_extent(self, target_shape: Shape) -> int | None:
         """
         How many ordinals map to each target where that is one number and no target is left out, else None (M309).
         """
 
-    def complement(self, cotarget: object | None) -> Layout:
+    def complement(self, cotarget: object) -> Layout:
         """What is left of `cotarget` indices. ValueError (M316)."""
 
-    def choose(self, d: object | None) -> Layout:
+    def choose(self, d: int) -> Layout:
         """Every d-th ordinal. ValueError 'choose the d-th' (M314)."""
 
-    def modout(self, s: object | None) -> Layout:
+    def modout(self, s: int) -> Layout:
         """The first s ordinals. ValueError 'divisibility condition' (M314)."""
 
-    def divide(self, tile: object | None) -> Layout:
+    def divide(self, tile: object) -> Layout:
         """(tile, rest) of the whole layout. ValueError (M317)."""
 
-    def divide_tiler(self, tiler: object | None) -> Layout:
+    def divide_tiler(self, tiler: object) -> Layout:
         """(tile, rest) of each leading mode. ValueError (M317)."""
 
-    def zipped_divide(self, tiler: object | None) -> Layout:
+    def zipped_divide(self, tiler: object) -> Layout:
         """
         Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).
         """
@@ -360,7 +363,7 @@ class Layout(IndexMap):
 class Permutation(IndexMap):
     """The value at ordinal i is values[i] (M319)."""
 
-    def __init__(self, values: object | None, codomain_size: object | None) -> None: ...
+    def __init__(self, values: Iterable[object], codomain_size: int) -> None: ...
 
     def __reduce__(self) -> tuple: ...
 
@@ -387,7 +390,7 @@ class Product(IndexMap):
 class SwizzleStage:
     """One xor of a bit field with another, `shift` bits away (M319)."""
 
-    def __init__(self, bits: object | None, base: object | None, shift: object | None) -> None: ...
+    def __init__(self, bits: int, base: int, shift: int) -> None: ...
 
     @property
     def bits(self) -> int: ...
@@ -398,7 +401,7 @@ class SwizzleStage:
     @property
     def shift(self) -> int: ...
 
-    def __eq__(self, other: object | None) -> object: ...
+    def __eq__(self, other: object) -> object: ...
 
     def __hash__(self) -> int: ...
 
@@ -406,7 +409,7 @@ class SwizzleStage:
 
     def __reduce__(self) -> tuple: ...
 
-    def __setattr__(self, name: str, value: object | None) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
 
     def __delattr__(self, name: str) -> None: ...
 
@@ -414,7 +417,7 @@ class SwizzleStage:
 class Swizzle(IndexMap):
     """The stages, one after the other, on the ordinals of a shape (M319)."""
 
-    def __init__(self, shape: object | None, *stages) -> None: ...
+    def __init__(self, shape: Shape, *stages) -> None: ...
 
     def __reduce__(self) -> tuple: ...
 
@@ -449,27 +452,27 @@ class Carrier:
     def dtype(self) -> object:
         """The dtype of every slot; also after release."""
 
-    def get_value(self, index: object | None) -> object:
+    def get_value(self, index: int) -> object:
         """The value of one slot."""
 
-    def set_value(self, index: object | None, value: object | None) -> None:
+    def set_value(self, index: int, value: object) -> None:
         """Writes one slot; the version advances once."""
 
-    def new_like(self, values: object | None, *, mutable: object = True, dtype: object | None = None) -> Carrier:
+    def new_like(self, values: Iterable[object], *, mutable: bool = True, dtype: object | None = None) -> Carrier:
         """Fresh storage of the same kind holding `values`."""
 
-    def allocate_like(self, size: object | None, *, mutable: object = True, dtype: object | None = None, empty: object = False) -> Carrier:
+    def allocate_like(self, size: int, *, mutable: bool = True, dtype: object | None = None, empty: bool = False) -> Carrier:
         """Fresh storage of the same kind with `size` slots, zero unless `empty`."""
 
-    def scatter(self, to_scatter: object | None, scatter_onto: object | None, mapping: object | None, mapping_offset: object = 0) -> None:
+    def scatter(self, to_scatter: Tensor, scatter_onto: Tensor, mapping: Layout, mapping_offset: int = 0) -> None:
         """Writes the logical values of a Tensor through a mapping."""
 
     def dlpack_info(self) -> dict:
         """pointer, device_type and device_id, or BufferError."""
 
-    def __getitem__(self, index: object | None) -> object: ...
+    def __getitem__(self, index: int) -> object: ...
 
-    def __setitem__(self, index: object | None, value: object | None) -> None: ...
+    def __setitem__(self, index: int, value: object) -> None: ...
 
     def is_mutable(self) -> bool:
         """Whether public interfaces may write now."""
@@ -496,10 +499,10 @@ class Carrier:
     def version(self) -> int:
         """Advances with every successful mutation."""
 
-    def supports_storage_dtype(self, dtype: object | None) -> bool:
+    def supports_storage_dtype(self, dtype: object) -> bool:
         """Structural support; allocates nothing."""
 
-    def dispatch_op(self, operation_name: object | None) -> Operation:
+    def dispatch_op(self, operation_name: str) -> Operation:
         """A fresh operation bound to the name and this exact class."""
 
     def __reduce_ex__(self, *args) -> None: ...
@@ -508,29 +511,29 @@ class Carrier:
 
     def __deepcopy__(self, *args) -> None: ...
 
-    def operation_capabilities(self, operation_name: object | None = None) -> tuple:
+    def operation_capabilities(self, operation_name: str | None = None) -> tuple:
         """
         What this carrier advertises, optionally of one operation (P27): an independent one answers from its exact class,
         a dependent one from the set frozen with it.
         """
 
-    def supports_operation_plan(self, plan: object | None) -> bool:
+    def supports_operation_plan(self, plan: object) -> bool:
         """Whether this carrier advertises the plan (P27)."""
 
-    def unsupported_plan_reason(self, plan: object | None) -> object:
+    def unsupported_plan_reason(self, plan: object) -> object:
         """None where the plan is supported, otherwise why not (P28)."""
 
-    def require_operation_plan(self, plan: object | None) -> object:
+    def require_operation_plan(self, plan: object) -> object:
         """
         The stored entry that matches the plan, or UnsupportedOperationPlan (P27).
         """
 
-    def facet(self, facet_class: object | None) -> object:
+    def facet(self, facet_class: object) -> object:
         """
         The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).
         """
 
-    def require_facet(self, facet_class: object | None) -> object:
+    def require_facet(self, facet_class: object) -> object:
         """
         The same; NotImplementedError naming the class where there is none (X12).
         """
@@ -550,7 +553,7 @@ class Operation:
     def forward(self, *inputs, **kwargs) -> Tensor:
         """Runs the operation on positional inputs; options= is the only keyword."""
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """One Tensor or None per saved input."""
 
     @property
@@ -576,7 +579,7 @@ class TableOperation(Operation):
 def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor:
     """The base path of `_execute_lowered`, whatever a subclass shadows."""
 
-def table_operation(name: object | None) -> Operation:
+def table_operation(name: object) -> Operation:
     """
     A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
     """
@@ -629,17 +632,17 @@ class Tensor:
     def is_differentiable(self) -> bool:
         """Logical dtype Float32 or Floating."""
 
-    def __getitem__(self, key: object | None) -> object: ...
+    def __getitem__(self, key: object) -> object: ...
 
-    def __setitem__(self, key: object | None, value: object | None) -> None: ...
+    def __setitem__(self, key: object, value: object) -> None: ...
 
     def __hash__(self) -> int: ...
 
     def __neg__(self) -> Tensor: ...
 
-    def __matmul__(self, other: object | None) -> Tensor: ...
+    def __matmul__(self, other: Tensor) -> Tensor: ...
 
-    def __rmatmul__(self, other: object | None) -> Tensor: ...
+    def __rmatmul__(self, other: Tensor) -> Tensor: ...
 
     def __len__(self) -> int: ...
 
@@ -657,37 +660,37 @@ class Tensor:
 
     __array_ufunc__: None = None
 
-    def __add__(self, other: object | None) -> Tensor: ...
+    def __add__(self, other: Tensor | float) -> Tensor: ...
 
-    def __radd__(self, other: object | None) -> Tensor: ...
+    def __radd__(self, other: Tensor | float) -> Tensor: ...
 
-    def __sub__(self, other: object | None) -> Tensor: ...
+    def __sub__(self, other: Tensor | float) -> Tensor: ...
 
-    def __rsub__(self, other: object | None) -> Tensor: ...
+    def __rsub__(self, other: Tensor | float) -> Tensor: ...
 
-    def __mul__(self, other: object | None) -> Tensor: ...
+    def __mul__(self, other: Tensor | float) -> Tensor: ...
 
-    def __rmul__(self, other: object | None) -> Tensor: ...
+    def __rmul__(self, other: Tensor | float) -> Tensor: ...
 
-    def __truediv__(self, other: object | None) -> Tensor: ...
+    def __truediv__(self, other: Tensor | float) -> Tensor: ...
 
-    def __rtruediv__(self, other: object | None) -> Tensor: ...
+    def __rtruediv__(self, other: Tensor | float) -> Tensor: ...
 
-    def __lt__(self, other: object | None) -> Tensor: ...
+    def __lt__(self, other: Tensor | float) -> Tensor: ...
 
-    def __le__(self, other: object | None) -> Tensor: ...
+    def __le__(self, other: Tensor | float) -> Tensor: ...
 
-    def __gt__(self, other: object | None) -> Tensor: ...
+    def __gt__(self, other: Tensor | float) -> Tensor: ...
 
-    def __ge__(self, other: object | None) -> Tensor: ...
+    def __ge__(self, other: Tensor | float) -> Tensor: ...
 
-    def __eq__(self, other: object | None) -> object: ...
+    def __eq__(self, other: object) -> object: ...
 
-    def __ne__(self, other: object | None) -> object: ...
+    def __ne__(self, other: object) -> object: ...
 
-    def __pow__(self, exponent: object | None, modulus: object | None = None) -> Tensor: ...
+    def __pow__(self, exponent: Tensor | float, modulus: object | None = None) -> Tensor: ...
 
-    def __rpow__(self, base: object | None, modulus: object | None = None) -> Tensor: ...
+    def __rpow__(self, base: Tensor | float, modulus: object | None = None) -> Tensor: ...
 
     def __reduce_ex__(self, *args) -> None: ...
 
@@ -695,7 +698,7 @@ class Tensor:
 
     def __deepcopy__(self, *args) -> None: ...
 
-    def __dlpack__(self, stream: object | None = None, *, max_version: object | None = None, dl_device: object | None = None, copy: object | None = None) -> object:
+    def __dlpack__(self, stream: object | None = None, *, max_version: object | None = None, dl_device: object | None = None, copy: bool | None = None) -> object:
         """
         A DLPack capsule of the Tensor's own memory: Float32 or Int32 on CPU. `stream` is ignored.
         """
@@ -703,16 +706,16 @@ class Tensor:
     def __dlpack_device__(self) -> tuple:
         """The DLPack device type and id."""
 
-    def __array__(self, dtype: object | None = None, copy: object | None = None) -> object:
+    def __array__(self, dtype: object | None = None, copy: bool | None = None) -> object:
         """
         A NumPy array: the Tensor's own memory on CPU, else a fresh copy of its values.
         """
 
-    def backward(self, gradient: object | None = None, retain_graph: object = False) -> None:
+    def backward(self, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
         """Adds gradients to every leaf below this Tensor."""
 
     @staticmethod
-    def backwards_traversal(gradient: object | None, operation: object | None, retain_graph: object = False) -> None:
+    def backwards_traversal(gradient: Tensor, operation: object, retain_graph: bool = False) -> None:
         """backward, started at a node; nothing where it is None."""
 
     @property
@@ -729,16 +732,16 @@ class Tensor:
     @autograd_ctx.setter
     def autograd_ctx(self, value: Operation | None, /) -> None: ...
 
-    def retain_grad(self, retain: object = True) -> None:
+    def retain_grad(self, retain: bool = True) -> None:
         """Whether a Tensor that is no leaf keeps its gradient too."""
 
 def is_grad_enabled() -> bool:
     """Whether this thread records graphs."""
 
-def set_grad_enabled(enabled: object | None) -> None:
+def set_grad_enabled(enabled: bool) -> None:
     """Switches recording on or off for this thread."""
 
-def grad(output: object | None, inputs: object | None, cotangents: object | None, *, batched: object = False, retain_graph: object = False) -> tuple:
+def grad(output: Tensor, inputs: object, cotangents: Tensor, *, batched: bool = False, retain_graph: bool = False) -> tuple:
     """Gradients of output towards inputs, detached; touches no .grad."""
 
 def check_representation(logical_dtype: object, subtensors: tuple, adjacent_layouts: tuple) -> None:
@@ -749,158 +752,158 @@ def carriers_token(carriers: tuple) -> tuple:
     (carrier identity, version) of each carrier once, by first occurrence (M408).
     """
 
-def from_dlpack(arg0: object | None, /, *, device: object | None = None, copy: object | None = None) -> Tensor:
+def from_dlpack(arg0: object, /, *, device: object | None = None, copy: bool | None = None) -> Tensor:
     """
     A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.
 
     float32, int32 and bool elements in host memory; mutable unless the array is read-only.
     """
 
-def from_buffer(arg0: object | None, /, *, copy: object | None = None) -> Tensor:
+def from_buffer(arg0: object, /, *, copy: bool | None = None) -> Tensor:
     """
     A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.
 
     Native float32, int32 and bool items; mutable unless the buffer is read-only.
     """
 
-def add(lhs: object | None, rhs: object | None) -> Tensor:
+def add(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs + rhs, element by element; either side may be a number."""
 
-def sub(lhs: object | None, rhs: object | None) -> Tensor:
+def sub(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs - rhs, element by element; either side may be a number."""
 
-def mul(lhs: object | None, rhs: object | None) -> Tensor:
+def mul(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs * rhs, element by element; either side may be a number."""
 
-def div(lhs: object | None, rhs: object | None) -> Tensor:
+def div(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs / rhs as Float32; either side may be a number."""
 
-def pow(base: object | None, exponent: object | None) -> Tensor:
+def pow(base: Tensor | float, exponent: Tensor | float) -> Tensor:
     """base ** exponent; either side may be a number."""
 
-def maximum(lhs: object | None, rhs: object | None) -> Tensor:
+def maximum(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """The greater of both; a NaN wins."""
 
-def minimum(lhs: object | None, rhs: object | None) -> Tensor:
+def minimum(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """The lesser of both; a NaN wins."""
 
-def eq(lhs: object | None, rhs: object | None) -> Tensor:
+def eq(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs == rhs as Bool."""
 
-def ne(lhs: object | None, rhs: object | None) -> Tensor:
+def ne(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs != rhs as Bool."""
 
-def lt(lhs: object | None, rhs: object | None) -> Tensor:
+def lt(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs < rhs as Bool."""
 
-def le(lhs: object | None, rhs: object | None) -> Tensor:
+def le(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs <= rhs as Bool."""
 
-def gt(lhs: object | None, rhs: object | None) -> Tensor:
+def gt(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs > rhs as Bool: lt with the operands swapped."""
 
-def ge(lhs: object | None, rhs: object | None) -> Tensor:
+def ge(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
     """lhs >= rhs as Bool: le with the operands swapped."""
 
-def elementwise_mul(lhs: object | None, rhs: object | None) -> Tensor:
+def elementwise_mul(lhs: Tensor, rhs: Tensor) -> Tensor:
     """lhs * rhs of two Tensors, element by element."""
 
-def rem(lhs: object | None, rhs: object | None) -> Tensor:
+def rem(lhs: Tensor, rhs: Tensor) -> Tensor:
     """
     The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).
     ValueError where an Int32 divisor is 0.
     """
 
-def neg(tensor: object | None) -> Tensor:
+def neg(tensor: Tensor) -> Tensor:
     """-tensor."""
 
-def abs(tensor: object | None) -> Tensor:
+def abs(tensor: Tensor) -> Tensor:
     """The size of each element."""
 
-def sign(tensor: object | None) -> Tensor:
+def sign(tensor: Tensor) -> Tensor:
     """-1, 0 or 1 as each element is below, at or above 0; NaN stays."""
 
-def recip(tensor: object | None) -> Tensor:
+def recip(tensor: Tensor) -> Tensor:
     """1 / tensor, for Float32."""
 
-def sqrt(tensor: object | None) -> Tensor:
+def sqrt(tensor: Tensor) -> Tensor:
     """The square root of each element, NaN below 0."""
 
-def rsqrt(tensor: object | None) -> Tensor:
+def rsqrt(tensor: Tensor) -> Tensor:
     """1 / sqrt(tensor), in two roundings."""
 
-def exp(tensor: object | None) -> Tensor:
+def exp(tensor: Tensor) -> Tensor:
     """e to the power of each element, as Float32."""
 
-def exp2(tensor: object | None) -> Tensor:
+def exp2(tensor: Tensor) -> Tensor:
     """2 to the power of each element."""
 
-def log(tensor: object | None) -> Tensor:
+def log(tensor: Tensor) -> Tensor:
     """The natural logarithm of each element."""
 
-def log2(tensor: object | None) -> Tensor:
+def log2(tensor: Tensor) -> Tensor:
     """The logarithm to base 2 of each element."""
 
-def sin(tensor: object | None) -> Tensor:
+def sin(tensor: Tensor) -> Tensor:
     """The sine of each element, in radians."""
 
-def cos(tensor: object | None) -> Tensor:
+def cos(tensor: Tensor) -> Tensor:
     """The cosine of each element, in radians."""
 
-def erf(tensor: object | None) -> Tensor:
+def erf(tensor: Tensor) -> Tensor:
     """The error function of each element."""
 
-def floor(tensor: object | None) -> Tensor:
+def floor(tensor: Tensor) -> Tensor:
     """The greatest integer that is not above each element."""
 
-def ceil(tensor: object | None) -> Tensor:
+def ceil(tensor: Tensor) -> Tensor:
     """The least integer that is not below each element."""
 
-def round(tensor: object | None) -> Tensor:
+def round(tensor: Tensor) -> Tensor:
     """The nearest integer, ties to even."""
 
-def logical_not(tensor: object | None) -> Tensor:
+def logical_not(tensor: Tensor) -> Tensor:
     """As Bool: True at 0 and at False, otherwise False."""
 
-def relu(tensor: object | None) -> Tensor:
+def relu(tensor: Tensor) -> Tensor:
     """Each element where it is positive, otherwise 0; NaN stays."""
 
-def tanh(tensor: object | None) -> Tensor:
+def tanh(tensor: Tensor) -> Tensor:
     """The hyperbolic tangent of each element, as Float32."""
 
-def gelu(tensor: object | None) -> Tensor:
+def gelu(tensor: Tensor) -> Tensor:
     """x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32."""
 
-def silu(tensor: object | None) -> Tensor:
+def silu(tensor: Tensor) -> Tensor:
     """x * sigmoid(x) of each element, as Float32."""
 
-def softplus(tensor: object | None) -> Tensor:
+def softplus(tensor: Tensor) -> Tensor:
     """log(1 + exp(x)) of each element, as Float32; no overflow."""
 
-def elu(tensor: object | None) -> Tensor:
+def elu(tensor: Tensor) -> Tensor:
     """Each element where it is positive, otherwise exp(x) - 1, as Float32."""
 
-def sigmoid(tensor: object | None) -> Tensor:
+def sigmoid(tensor: Tensor) -> Tensor:
     """1 / (1 + exp(-x)) of each element, as Float32."""
 
-def leaky_relu(tensor: object | None) -> Tensor:
+def leaky_relu(tensor: Tensor) -> Tensor:
     """Each element from 0 on, otherwise 0.01 times it, as Float32."""
 
-def clamp(tensor: object | None, lower: object | None, upper: object | None) -> Tensor:
+def clamp(tensor: Tensor, lower: Tensor | float, upper: Tensor | float) -> Tensor:
     """
     minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).
     Nothing asks that lower is below upper. NaN anywhere gives NaN.
     """
 
-def select(condition: object | None, on_true: object | None, on_false: object | None) -> Tensor:
+def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
     """on_true where the Bool condition holds, otherwise on_false."""
 
-def matmul(lhs: object | None, rhs: object | None, *, accumulator_dtype: object | None = None) -> Tensor:
+def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: object | None = None) -> Tensor:
     """
     y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
     """
 
-def conv_general(lhs: object | None, kernel: object | None, strides: object | None, padding: object | None, *, lhs_dilation: object | None = None, kernel_dilation: object | None = None, feature_groups: object | None = 1, lhs_dims: object | None = None, kernel_dims: object | None = None, output_dims: object | None = None) -> Tensor:
+def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: Sequence[tuple[int, int]], *, lhs_dilation: Sequence[int] | None = None, kernel_dilation: Sequence[int] | None = None, feature_groups: int = 1, lhs_dims: Sequence[int] | None = None, kernel_dims: Sequence[int] | None = None, output_dims: Sequence[int] | None = None) -> Tensor:
     """
     Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, spatial...],
     both Float32, as [batch, out feature, spatial...] (P67).
@@ -911,13 +914,13 @@ def conv_general(lhs: object | None, kernel: object | None, strides: object | No
     count as zeros. TypeError and ValueError name the parameter.
     """
 
-def gather(tensor: object | None, indices: object | None, axis: object | None) -> Tensor:
+def gather(tensor: Tensor, indices: Tensor, axis: int) -> Tensor:
     """
     The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
     """
 
 @overload
-def scatter(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:
+def scatter(base: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor:
     """
     A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
     ValueError where an index is repeated, IndexError outside [0, extent) (P68).
@@ -933,19 +936,19 @@ def scatter(compact: Tensor, template: Tensor, selection: TileSelection, reducti
     Errors: ValueError, TypeError and RuntimeError in the order of X59, before anything has changed.
     """
 
-def scatter_add(base: object | None, indices: object | None, updates: object | None, axis: object | None) -> Tensor:
+def scatter_add(base: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor:
     """
     A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
     """
 
-def cumsum(tensor: object | None, dimension: object | None) -> Tensor:
+def cumsum(tensor: Tensor, dimension: int) -> Tensor:
     """
     The sum of the elements up to and including each one along the ordinals of a mode, in the shape of the
     Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;
     OverflowError where a sum leaves it. ValueError for a mode that there is not.
     """
 
-def as_strided(tensor: object | None, shape: object | None, stride: object | None) -> Tensor:
+def as_strided(tensor: Tensor, shape: Shape, stride: Stride) -> Tensor:
     """
     A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).
 
@@ -953,79 +956,79 @@ def as_strided(tensor: object | None, shape: object | None, stride: object | Non
     written as strides (M501, M503).
     """
 
-def broadcast_to(tensor: object | None, target: object | None) -> Tensor:
+def broadcast_to(tensor: Tensor, target: Shape) -> Tensor:
     """
     A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf differs or the
     profiles do (M308).
     """
 
-def broadcast_in_dim(tensor: object | None, target: object | None, broadcast_dimensions: object | None) -> Tensor:
+def broadcast_in_dim(tensor: Tensor, target: Shape, broadcast_dimensions: Sequence[int]) -> Tensor:
     """
     A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly increasing;
     the other modes are repeated (M501).
     """
 
-def permute(tensor: object | None, *order) -> Tensor:
+def permute(tensor: Tensor, *order) -> Tensor:
     """
     A view with the top-level modes in another order: integers or one iterable, each mode once (M313).
     """
 
-def reshape(tensor: object | None, shape: object | None) -> Tensor:
+def reshape(tensor: Tensor, shape: Shape) -> Tensor:
     """
     A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout has no
     one step that all ordinals share (M501).
     """
 
-def squeeze(tensor: object | None, dim: object | None) -> Tensor:
+def squeeze(tensor: Tensor, dim: int) -> Tensor:
     """
     A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).
     """
 
-def unsqueeze(tensor: object | None, dim: object | None) -> Tensor:
+def unsqueeze(tensor: Tensor, dim: int) -> Tensor:
     """
     A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).
     """
 
-def rearrange(tensor: object | None, output: object | None, selection: object | None = None) -> Tensor:
+def rearrange(tensor: Tensor, output: Tree | str, selection: Tree | None = None) -> Tensor:
     """
     A view that places every leaf, or every mode that `selection` names, as the Tree `output` says (M312). A command
     is taken too: `rearrange(t, "b (h w) -> h w b")` (M708).
     """
 
-def reduce_sum(tensor: object | None, description: object | None, *, accumulator_dtype: object | None = None) -> Tensor:
+def reduce_sum(tensor: Tensor, description: str, *, accumulator_dtype: object | None = None) -> Tensor:
     """
     The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):
     `reduce_sum(t, "row column -> row")`. Int32 is exact; OverflowError where a sum leaves it.
     Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.
     """
 
-def reduce_prod(tensor: object | None, description: object | None) -> Tensor:
+def reduce_prod(tensor: Tensor, description: str) -> Tensor:
     """
     The product over the dimensions that the description leaves out: Float32 from 1 on in ordinal order,
     Int32 exact; OverflowError where a product leaves it (P64).
     """
 
-def reduce_max(tensor: object | None, description: object | None) -> Tensor:
+def reduce_max(tensor: Tensor, description: str) -> Tensor:
     """
     The greatest value over the dimensions that the description leaves out; the first NaN wins, and +0 beats -0 (P64).
     """
 
-def reduce_min(tensor: object | None, description: object | None) -> Tensor:
+def reduce_min(tensor: Tensor, description: str) -> Tensor:
     """
     The least value over the dimensions that the description leaves out; the first NaN wins, and -0 beats +0 (P64).
     """
 
-def argmax(tensor: object | None, description: object | None) -> Tensor:
+def argmax(tensor: Tensor, description: str) -> Tensor:
     """
     Where the greatest value is among the dimensions that the description leaves out: its first ordinal there, as Int32 (P64).
     """
 
-def argmin(tensor: object | None, description: object | None) -> Tensor:
+def argmin(tensor: Tensor, description: str) -> Tensor:
     """
     Where the least value is among the dimensions that the description leaves out: its first ordinal there, as Int32 (P64).
     """
 
-def einsum(lhs: object | None, rhs: object | None, description: object | None) -> Tensor:
+def einsum(lhs: Tensor, rhs: Tensor, description: str) -> Tensor:
     """
     The contraction of two Tensors: `einsum(a, b, "i k, j k -> i j")`. Symbols of both that the output
     leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes (M707).
@@ -1092,7 +1095,7 @@ class BlockDevice:
     closes the device. A transfer that fails faults it for good (S501-S511).
     """
 
-    def __init__(self, path: object | None) -> None: ...
+    def __init__(self, path: object) -> None: ...
 
     @property
     def path(self) -> object:
@@ -1168,7 +1171,7 @@ class Metal(Carrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
-def use_metal_runtime(name: object | None) -> None:
+def use_metal_runtime(name: object) -> None:
     """
     Chooses the runtime of all Metal carriers, "apple" or "emulated", before the first of them.
 
@@ -1193,7 +1196,7 @@ class MoveOperation(Operation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1209,7 +1212,7 @@ class ElementwiseMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1223,7 +1226,7 @@ class CpuToFileBackedMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1237,7 +1240,7 @@ class FileBackedToCpuMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1253,7 +1256,7 @@ class CpuToBlockDeviceMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1269,7 +1272,7 @@ class BlockDeviceToCpuMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1283,7 +1286,7 @@ class CpuToMetalMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1297,7 +1300,7 @@ class MetalToCpuMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1311,7 +1314,7 @@ class MetalToMetalMoveOperation(MoveOperation):
 
     def __init__(self) -> None: ...
 
-    def backward(self, gradient: object | None) -> tuple:
+    def backward(self, gradient: Tensor) -> tuple:
         """
         The cotangent, moved back by the route that was kept at the forward call.
         """
@@ -1320,7 +1323,7 @@ class MetalToMetalMoveOperation(MoveOperation):
 
     destination_class: str = 'Metal'
 
-def move(tensor: object | None, destination: object | None) -> Tensor:
+def move(tensor: Tensor, destination: Carrier) -> Tensor:
     """
     Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at
     offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to
@@ -1335,17 +1338,17 @@ def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove:
     ended both carriers are owned by it: they can be read, not written, moved or released.
     """
 
-def register_move_operation(source_class: object | None, destination_class: object | None, operation_class: object | None) -> None:
+def register_move_operation(source_class: type[Carrier], destination_class: type[Carrier], operation_class: object) -> None:
     """
     Makes `operation_class` the route of the exact pair; ValueError where the pair has one.
     """
 
-def unregister_move_operation(source_class: object | None, destination_class: object | None) -> object:
+def unregister_move_operation(source_class: type[Carrier], destination_class: type[Carrier]) -> object:
     """
     Takes the route of the exact pair away and returns its class; KeyError.
     """
 
-def dispatch_move(source_class: object | None, destination_class: object | None) -> object:
+def dispatch_move(source_class: type[Carrier], destination_class: type[Carrier]) -> object:
     """
     The class that moves the exact pair: its entry, or the elementwise one.
     """
@@ -1410,7 +1413,7 @@ class Evictable(DependentCarrier):
     def promote(self) -> None:
         """Moves the values back to the primary."""
 
-    def scatter(self, to_scatter: object | None, scatter_onto: object | None, mapping: object | None, mapping_offset: object | None = 0) -> None:
+    def scatter(self, to_scatter: Tensor, scatter_onto: Tensor, mapping: Layout, mapping_offset: int = 0) -> None:
         """
         Writes the logical values of a Tensor through a mapping into the promoted primary.
         """
@@ -1427,7 +1430,7 @@ class EvictableOperation(Operation):
     the gradients to hierarchies of the same tier classes (S310).
     """
 
-    def __init__(self, primary_operation: object | None) -> None: ...
+    def __init__(self, primary_operation: object) -> None: ...
 
     @property
     def primary_operation(self) -> Operation:

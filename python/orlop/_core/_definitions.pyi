@@ -1,4 +1,6 @@
 from typing import final
+from orlop._core import Carrier
+from orlop._core import Tensor
 import orlop._core
 import orlop.operation_definition
 from orlop.operation_definition import (
@@ -18,7 +20,7 @@ REQUIRED: orlop.operation_definition.Marker = ...
 
 NON_DIFFERENTIABLE: orlop.operation_definition.Marker = ...
 
-def define_operation(name: object | None, schema: object | None, resolve: object | None, reference: object | None = None, vjp: object | None = ...) -> orlop.operation_definition.OperationDefinition:
+def define_operation(name: object, schema: object, resolve: object, reference: object | None = None, vjp: object | None = ...) -> orlop.operation_definition.OperationDefinition:
     """
     Defines an operation for good and returns its OperationDefinition (X23).
 
@@ -29,12 +31,12 @@ def define_operation(name: object | None, schema: object | None, resolve: object
     reserved or taken, or vjp is left out.
     """
 
-def operation_definition(name: object | None) -> object:
+def operation_definition(name: object) -> object:
     """
     The definition of a built-in or defined name. Errors: TypeError where it is no str, LookupError.
     """
 
-def execute_reference(invocation: object | None) -> tuple:
+def execute_reference(invocation: object) -> tuple:
     """
     The reference's results, checked against the invocation (X31).
 
@@ -42,14 +44,14 @@ def execute_reference(invocation: object | None) -> tuple:
     not fit.
     """
 
-def call_vjp(context: object | None, cotangents: object | None) -> tuple:
+def call_vjp(context: object, cotangents: object) -> tuple:
     """
     One Tensor or None per differentiable operand (X32); cotangents has one per result.
 
     Errors: ValueError and TypeError for what does not fit, RuntimeError without a VJP.
     """
 
-def execute_definition_invocation(carrier: object | None, invocation: object | None) -> tuple:
+def execute_definition_invocation(carrier: Carrier, invocation: object) -> tuple:
     """Runs a resolved invocation through a fresh operation."""
 
 @final

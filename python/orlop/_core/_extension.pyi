@@ -1,8 +1,9 @@
+from orlop._core import Carrier
 """Carrier definitions: see orlop.carriers.extension."""
 
 
 
-def register_carrier_definition(carrier_class: object | None, definition: object | None) -> None:
+def register_carrier_definition(carrier_class: type[Carrier], definition: object) -> None:
     """
     Gives exactly `carrier_class` its definition, all or nothing, once, before its first use.
 
@@ -11,14 +12,14 @@ def register_carrier_definition(carrier_class: object | None, definition: object
     already defined.
     """
 
-def has_carrier_definition(carrier_class: object | None) -> bool: ...
+def has_carrier_definition(carrier_class: type[Carrier]) -> bool: ...
 
-def peek_carrier_definition(carrier_class: object | None) -> object: ...
+def peek_carrier_definition(carrier_class: type[Carrier]) -> object: ...
 
-def show_facets(carrier_class: object | None, facets: tuple) -> None:
+def show_facets(carrier_class: type[Carrier], facets: tuple) -> None:
     """Python's faces of the facets of a native class."""
 
-def register_kernel_pack(pack: object | None) -> None:
+def register_kernel_pack(pack: object) -> None:
     """
     Adds a KernelPack to its class, all or nothing, before the class is observed.
 

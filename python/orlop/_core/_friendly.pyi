@@ -1,3 +1,5 @@
+from orlop._core import Layout
+from orlop._core import Tensor
 import orlop._core
 
 
@@ -11,7 +13,7 @@ def row_major(*extents) -> orlop._core.Layout:
     Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).
     """
 
-def full(*extents, value: object | None, dtype: object | None = None) -> orlop._core.Tensor:
+def full(*extents, value: object, dtype: object | None = None) -> orlop._core.Tensor:
     """Every element `value`; Float32 by default."""
 
 def zeros(*extents, dtype: object | None = None) -> orlop._core.Tensor:
@@ -20,22 +22,22 @@ def zeros(*extents, dtype: object | None = None) -> orlop._core.Tensor:
 def ones(*extents, dtype: object | None = None) -> orlop._core.Tensor:
     """Every element 1.0, 1 or True; Float32 by default."""
 
-def arange(count: object | None, *, dtype: object | None = None) -> orlop._core.Tensor:
+def arange(count: int, *, dtype: object | None = None) -> orlop._core.Tensor:
     """0 to count - 1; Float32 by default."""
 
-def tensor(values: object | None, *, layout: object | None = None, dtype: object | None = None) -> orlop._core.Tensor:
+def tensor(values: object, *, layout: Layout | None = None, dtype: object | None = None) -> orlop._core.Tensor:
     """
     A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an iterable by ordinal.
     """
 
-def sum(tensor: object | None) -> orlop._core.Tensor:
+def sum(tensor: Tensor) -> orlop._core.Tensor:
     """The sum of all elements, of shape (1)."""
 
-def mean(tensor: object | None) -> orlop._core.Tensor:
+def mean(tensor: Tensor) -> orlop._core.Tensor:
     """The mean of all elements, of shape (1)."""
 
-def item(tensor: object | None) -> object:
+def item(tensor: Tensor) -> object:
     """The value of a Tensor of exactly one element."""
 
-def to_list(tensor: object | None) -> list:
+def to_list(tensor: Tensor) -> list:
     """A new list of all values in ordinal order."""

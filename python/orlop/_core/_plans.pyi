@@ -1,3 +1,4 @@
+from orlop._core import Carrier
 from orlop.carriers.operation_capability import (
     OperandCapability as OperandCapability,
     OperationCapability as OperationCapability
@@ -9,7 +10,7 @@ from orlop.carriers.operation_policy import (
 )
 
 
-def resolve_operation_plan(operation: object | None, *operands, accumulator_dtype: object | None = None, options: object | None = None) -> object:
+def resolve_operation_plan(operation: object, *operands, accumulator_dtype: object | None = None, options: object | None = None) -> object:
     """
     The plan of an operation for its operands (P6); reads no element.
 
@@ -21,7 +22,7 @@ def resolve_operation_plan(operation: object | None, *operands, accumulator_dtyp
 
 def resolvable_plans(tensor_dtypes: object, weak_scalars: object) -> tuple: ...
 
-def plan_accumulator_variants(plan: object | None) -> tuple:
+def plan_accumulator_variants(plan: object) -> tuple:
     """
     The plan, then its variants for the other accumulators where its operation has them (P12).
     Errors: TypeError where `plan` is no OperationPlan.
@@ -37,7 +38,7 @@ def is_accumulator_configurable(arg: str, /) -> bool: ...
 
 def weak_scalar_probes() -> tuple: ...
 
-def register_operation_capabilities(carrier_class: object | None, capabilities: object | None) -> None:
+def register_operation_capabilities(carrier_class: type[Carrier], capabilities: object) -> None:
     """
     Declares, once and for good, what exactly `carrier_class` can execute (P23).
 
@@ -47,21 +48,21 @@ def register_operation_capabilities(carrier_class: object | None, capabilities: 
     entries.
     """
 
-def capabilities_for_carrier_class(carrier_class: object | None, operation: object | None = None) -> tuple:
+def capabilities_for_carrier_class(carrier_class: type[Carrier], operation: object | None = None) -> tuple:
     """
     What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
     """
 
-def matching_capability(carrier_class: object | None, plan: object | None) -> object:
+def matching_capability(carrier_class: type[Carrier], plan: object) -> object:
     """The stored entry that matches the plan, or None (P25)."""
 
-def supports_operation_plan(carrier_class: object | None, plan: object | None) -> bool:
+def supports_operation_plan(carrier_class: type[Carrier], plan: object) -> bool:
     """Whether the exact class advertises the plan (P25)."""
 
-def unsupported_plan_reason(carrier_class: object | None, plan: object | None) -> object:
+def unsupported_plan_reason(carrier_class: type[Carrier], plan: object) -> object:
     """None where the plan is supported, otherwise why not (P28)."""
 
-def require_capability(carrier_class: object | None, plan: object | None) -> object:
+def require_capability(carrier_class: type[Carrier], plan: object) -> object:
     """
     The stored entry that matches the plan, or UnsupportedOperationPlan (P25).
     """

@@ -1,4 +1,6 @@
 from typing import final
+from orlop._core import Carrier
+from orlop._core import Tensor
 import orlop._core
 import orlop.carriers.tiled_evictable
 from orlop.carriers.tiled_evictable import (
@@ -71,7 +73,7 @@ class TiledEvictable(orlop._core.DependentCarrier):
     def primary_budget_bytes(self) -> object:
         """The budget, or None where it is unlimited (X100)."""
 
-    def tile_state(self, coordinate: object | None) -> orlop.carriers.tiled_evictable.TileState:
+    def tile_state(self, coordinate: object) -> orlop.carriers.tiled_evictable.TileState:
         """
         Where a tile is: a TileState. Errors: TypeError for what is no iterable of int; ValueError outside the grid.
         """
@@ -137,7 +139,7 @@ class TiledEvictable(orlop._core.DependentCarrier):
     @classmethod
     def __init_subclass__(cls, **kwargs) -> None: ...
 
-def promote(carrier: object | None, tiles: object | None) -> object:
+def promote(carrier: Carrier, tiles: object) -> object:
     """
     Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
 
@@ -145,7 +147,7 @@ def promote(carrier: object | None, tiles: object | None) -> object:
     no room now; ValueError for tiles outside the grid, or more than the budget holds.
     """
 
-def promote_async(carrier: object | None, tiles: object | None) -> AwaitResidency:
+def promote_async(carrier: Carrier, tiles: object) -> AwaitResidency:
     """
     Makes tiles primary, all of them or none: implicit ones become zeros. Nothing for those that are.
 
@@ -155,14 +157,14 @@ def promote_async(carrier: object | None, tiles: object | None) -> AwaitResidenc
     The work goes on in the background; the handle's wait() gives its end.
     """
 
-def evict(carrier: object | None, tiles: object | None) -> object:
+def evict(carrier: Carrier, tiles: object) -> object:
     """
     Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
 
     Errors: RuntimeError for a released carrier, ‹pending› or ‹pinned› tiles; ValueError for tiles outside the grid.
     """
 
-def evict_async(carrier: object | None, tiles: object | None) -> AwaitResidency:
+def evict_async(carrier: Carrier, tiles: object) -> AwaitResidency:
     """
     Moves primary tiles to the secondary tier, all of them or none. Nothing for the others.
 

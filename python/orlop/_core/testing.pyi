@@ -62,7 +62,7 @@ class file_backed_io:
 def open_temporary_files() -> int:
     """How many descriptors of temporary files this process holds open."""
 
-def open_block_device(path: object | None, *, capacity: object, logical: object = 512, physical: object = 4096, script: IoScript | None = None) -> orlop._core.BlockDevice:
+def open_block_device(path: object, *, capacity: object, logical: object = 512, physical: object = 4096, script: IoScript | None = None) -> orlop._core.BlockDevice:
     """
     A BlockDevice on the regular file `path`, with this geometry in bytes; its system calls follow
     `script`. The file must exist and hold the capacity.

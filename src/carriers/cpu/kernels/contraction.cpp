@@ -123,8 +123,8 @@ void matmul_float(const KernelCall& call, float beta) {
       multiply_in_panels(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
     return;
   }
-  const double work =
-      static_cast<double>(call.layout.size() / count) * static_cast<double>(left.matrix().terms);
+  const double work = static_cast<double>(call.layout.size()) / static_cast<double>(count) *
+                      static_cast<double>(left.matrix().terms);
   parallel_for(count, grain_of(0x1p20, work), [&](Index first, Index last) {
     for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
       multiply(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
@@ -167,6 +167,7 @@ std::vector<BlasMatrix<double>> split(const Matrix& matrix, const MatrixPart& pa
   else
     matrix.for_each<double>(part, leading, [=](double value, Index position) { low[position] = value; });
   std::vector<BlasMatrix<double>> matrices;
+  matrices.reserve(3);
   for (Index plane = 0; plane < planes_of(digits); ++plane)
     matrices.push_back({low + plane * size, part.rows(), part.terms(), leading, false});
   return matrices;

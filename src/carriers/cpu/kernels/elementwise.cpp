@@ -27,7 +27,8 @@ void gather(const std::byte* source, Index step, Index count, std::byte* target)
   const auto* const stored = reinterpret_cast<const Stored*>(source);
   auto* const computed = reinterpret_cast<Computed*>(target);
   if (step == 0) {
-    std::array<Computed, sizeof(std::uint32_t) / sizeof(Computed)> pattern;
+    constexpr std::size_t pattern_bytes = 4;
+    std::array<Computed, pattern_bytes / sizeof(Computed)> pattern;
     pattern.fill(static_cast<Computed>(*stored));
     cache_lines().fill(std::bit_cast<std::uint32_t>(pattern), target, count * Index{sizeof(Computed)});
   } else if (step == 1) {
