@@ -22,7 +22,7 @@ nb::object path_of(const BlockDevice& device) {
 
 Ref<BlockDeviceCarrier> allocate(BlockDevice& device, const nb::args& args, const nb::kwargs& kwargs) {
   const CallArguments call("BlockDevice.allocate", args, kwargs, {"size"}, 1, {"mutable", "dtype", "empty"});
-  const Index size = to_index(call.get("size"), kWhat, "size", true);
+  const Index size = to_size(call.get("size"), kWhat, true);
   BlockDevice::check_size(size);
   BlockDeviceOptions options{.is_mutable = call.flag("mutable", true)};
   if (const nb::object dtype = call.get("dtype"); dtype.is_valid()) {

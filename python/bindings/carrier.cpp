@@ -358,8 +358,7 @@ Ref<Carrier> base_allocate_like(Carrier& self, nb::handle size, nb::handle is_mu
                                 nb::handle empty) {
   if (is_python(self)) refuse_base_hook(self, "allocate_like");
   const std::string_view name = self.carrier_class().name();
-  const Index slots = to_index(size, name, "size", true);
-  if (slots < 0) raise<ValueError>(name, "size must not be negative: got ", slots);
+  const Index slots = to_size(size, name, true);
   AllocateOptions options{.is_mutable = to_bool(is_mutable, name, "mutable"),
                           .empty = to_bool(empty, name, "empty")};
   options.dtype = self.factory_dtype(dtype.is_none() ? DTypeRef() : DTypeRef(to_dtype(dtype, name)));
@@ -411,6 +410,17 @@ Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
 }
 
 }  // namespace
+
+Index to_size(nb::handle value, std::string_view what, bool allow_bool) {
+  const auto exact = detail::index_protocol(value, what, "size", allow_bool);
+  const Index size = exact ? *exact : PyNumber_AsSsize_t(value.ptr(), nullptr);  // or the nearest one
+  if (PyErr_Occurred() != nullptr) throw_python_error();
+  if (size < 0)
+    raise<ValueError>(what, "size must not be negative: got ", exact ? "" : "less than ", size,
+                      "; a carrier has 0 or more slots");
+  if (!exact) raise<OverflowError>(what, "size leaves 64 bits; use an integer up to 2**63 - 1");
+  return size;
+}
 
 Ref<Carrier> to_carrier(nb::handle value, std::string_view what, std::string_view name) {
   if (auto* carrier = try_native<Carrier>(value)) return Ref<Carrier>(carrier);

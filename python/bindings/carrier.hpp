@@ -48,6 +48,10 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
 /// Where the values are, or that they are gone, for representations.
 std::string_view residency_word(const Carrier& carrier);
 
+/// A number of slots by Python's integer-index protocol; ValueError for a negative one, OverflowError beyond
+/// 64 bits.
+Index to_size(nb::handle value, std::string_view what, bool allow_bool = false);
+
 /// The carrier in `value`, or TypeError ‹<name> must be a Carrier›.
 Ref<Carrier> to_carrier(nb::handle value, std::string_view what, std::string_view name);
 

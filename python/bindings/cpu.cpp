@@ -9,7 +9,7 @@ namespace {
 
 Ref<CPU> make_cpu(const nb::args& args, const nb::kwargs& kwargs) {
   const CallArguments call("CPU", args, kwargs, {"size", "pointer"}, 1, {"mutable", "dtype", "empty"});
-  const Index size = to_index(call.get("size"), "CPU", "size");
+  const Index size = to_size(call.get("size"), "CPU");
   CPUOptions options{.is_mutable = call.flag("mutable", true), .empty = call.flag("empty", false)};
   if (const nb::object dtype = call.get("dtype"); dtype.is_valid()) options.dtype = to_dtype(dtype, "CPU");
   const nb::object pointer = call.get("pointer");

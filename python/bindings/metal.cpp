@@ -9,7 +9,7 @@ namespace {
 
 Ref<Metal> make_metal(const nb::args& args, const nb::kwargs& kwargs) {
   const CallArguments call("Metal", args, kwargs, {"size"}, 1, {"mutable", "dtype", "empty"});
-  const Index size = to_index(call.get("size"), "Metal", "size");
+  const Index size = to_size(call.get("size"), "Metal");
   MetalOptions options{.is_mutable = call.flag("mutable", true), .empty = call.flag("empty", false)};
   if (const nb::object dtype = call.get("dtype"); dtype.is_valid()) options.dtype = to_dtype(dtype, "Metal");
   return Metal::make(size, options);

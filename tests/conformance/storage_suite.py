@@ -357,7 +357,7 @@ class StorageSuite:
     def test_allocate_like_checks_the_size(self):
         carrier = self.any()
         for size, error in [("3", TypeError), (2.0, TypeError), (None, TypeError), (-1, ValueError),
-                            (-(2**63), ValueError), (2**63, OverflowError),
+                            (-(2**63), ValueError), (-(2**70), ValueError), (2**63, OverflowError),
                             (Position(ZeroDivisionError()), ZeroDivisionError)]:
             with pytest.raises(error):
                 carrier.allocate_like(size)

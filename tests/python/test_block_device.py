@@ -193,6 +193,7 @@ def test_allocate_checks_its_arguments_in_order(device):
     for arguments, keywords, error in [
         (("3",), {"mutable": 1}, TypeError),
         ((-1,), {"mutable": 1}, ValueError),
+        ((-(2**70),), {"mutable": 1}, ValueError),
         ((2**61,), {"mutable": 1}, OverflowError),
         ((2**70,), {"mutable": 1}, OverflowError),
         ((1,), {"mutable": 1, "dtype": 3}, TypeError),

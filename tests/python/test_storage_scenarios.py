@@ -369,8 +369,10 @@ def test_metal_checks_its_arguments_before_its_runtime():
     ):
         with pytest.raises(TypeError):
             call()
-    with pytest.raises(ValueError, match="negative"):
-        Metal(-1)
+    for kind in (Metal, CPU):
+        for size in (-1, -(2**70)):
+            with pytest.raises(ValueError, match="negative"):
+                kind(size)
     for dtype in (*CATEGORIES, *NARROW):
         with pytest.raises(ValueError, match="Metal dtype must be DType.Float32, DType.Int32, or DType.Bool"):
             Metal(3, dtype=dtype)
