@@ -14,17 +14,17 @@
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
 
-constexpr int line_bytes = 64;
+constexpr Index line_bytes = 64;
 constexpr int side = 16;  // slots of a line
 #if defined(__AVX512F__)
-constexpr int lanes = 16;
+constexpr Index lanes = 16;
 #elif defined(__AVX2__)
-constexpr int lanes = 8;
+constexpr Index lanes = 8;
 #else
-constexpr int lanes = 4;
+constexpr Index lanes = 4;
 #endif
 constexpr int register_bytes = 4 * lanes;
-constexpr int registers = line_bytes / register_bytes;  // of a line
+constexpr int registers = int{line_bytes} / register_bytes;  // of a line
 using Slots [[gnu::vector_size(register_bytes)]] = std::uint32_t;
 
 inline Slots load(const std::byte* from) {
@@ -59,20 +59,20 @@ void interleave(Slots a, Slots b, Slots& first, Slots& second, std::integer_sequ
 /// the row's.
 inline void transpose_registers(Slots* rows) {
   constexpr std::make_integer_sequence<int, lanes> sequence;
-  for (int step = 1; step < lanes; step *= 2) {
+  for (Index step = 1; step < lanes; step *= 2) {
     Slots next[lanes];
-    for (int i = 0; i < lanes / 2; ++i)
+    for (Index i = 0; i < lanes / 2; ++i)
       interleave(rows[i], rows[i + lanes / 2], next[2 * i], next[2 * i + 1], sequence);
-    for (int i = 0; i < lanes; ++i) rows[i] = next[i];
+    for (Index i = 0; i < lanes; ++i) rows[i] = next[i];
   }
 }
 
 template <bool streams>
 void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
-  for (int column = 0; column < side; column += lanes) {
+  for (Index column = 0; column < side; column += lanes) {
     Slots blocks[registers][lanes];
-    for (int block = 0; block < registers; ++block) {
-      for (int i = 0; i < lanes; ++i) {
+    for (Index block = 0; block < registers; ++block) {
+      for (Index i = 0; i < lanes; ++i) {
         const std::byte* const row = from + (block * lanes + i) * from_stride;
         // The block after the next one, as a rule: rows far apart are not what the processor expects.
         if (column == 0) __builtin_prefetch(row + 2 * line_bytes, 0, 2);
@@ -80,8 +80,8 @@ void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, In
       }
       transpose_registers(blocks[block]);
     }
-    for (int i = 0; i < lanes; ++i)
-      for (int block = 0; block < registers; ++block)
+    for (Index i = 0; i < lanes; ++i)
+      for (Index block = 0; block < registers; ++block)
         store<streams>(to + (column + i) * to_stride + block * register_bytes, blocks[block][i]);
   }
 }
@@ -108,7 +108,7 @@ inline void stream(const std::byte* from, std::byte* to, Index bytes) {
   const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) % line_bytes);
   if (past != 0) copy(line_bytes - past < bytes ? line_bytes - past : bytes);
   for (; bytes >= line_bytes; from += line_bytes, to += line_bytes, bytes -= line_bytes)
-    for (int part = 0; part < line_bytes; part += register_bytes) store<true>(to + part, load(from + part));
+    for (Index part = 0; part < line_bytes; part += register_bytes) store<true>(to + part, load(from + part));
   if (bytes != 0) copy(bytes);
 }
 

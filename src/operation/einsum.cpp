@@ -41,6 +41,7 @@ class Side {
   /// The sources of some symbols as one mode; an inserted leaf where there is none.
   [[nodiscard]] Nested<Node> mode_of(const std::vector<std::string>& symbols) const {
     std::vector<Nested<Node>> items;
+    items.reserve(symbols.size());
     for (const std::string& symbol : symbols) items.emplace_back(Node::id(id(symbol)));
     if (items.empty()) items.emplace_back(Node::Leaf);
     return items;

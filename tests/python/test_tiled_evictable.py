@@ -379,7 +379,7 @@ def test_a_failed_eviction_leaves_the_whole_set():
     assert carrier.secondary_tiles == tiles((0, 0), (1, 1)) and values(carrier) == [7.0, *range(1, SLOTS)]
 
 
-def test_storage_of_a_failed_request_is_released():
+def test_a_failed_request_releases_its_storage():
     made = []
 
     class Watched(Shelf):

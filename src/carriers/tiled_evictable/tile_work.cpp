@@ -300,6 +300,7 @@ void TileWork::State::submit(const std::vector<Use>& missing, bool is_ahead) {
     std::vector<Index> tiles;
     for (; first != last; ++first) tiles.push_back(first->second);
     const Carried& each = carried[which];
+    transfers.reserve(transfers.size() + 1);  // a request that has begun is waited for
     Ref<detail::ResidencyRequest> request =
         is_ahead ? each.store().try_promote(tiles, &each.claim) : each.store().promote(tiles, &each.claim);
     if (request) transfers.push_back({which, std::move(tiles), std::move(request)});
