@@ -191,6 +191,9 @@ TEST_P(OutputFiles, WhatClosingReportsComesBeforeTheName) {
 }
 
 TEST_P(OutputFiles, AFullTableOfDescriptorsIsACleanError) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer looks at memory through a pipe, for which no descriptor is left";
+#endif
   put("old", "old");
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
