@@ -1,6 +1,19 @@
-"""For every test: the interpreter's end is the end of what the tests made."""
+"""For every test: threads, and the interpreter's end as the end of what the tests made."""
 
 import gc
+
+import pytest
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    """So many threads for a test."""
+    import orlop
+
+    before = orlop.thread_count()
+    orlop.set_thread_count(request.param)
+    yield
+    orlop.set_thread_count(before)
 
 
 def pytest_unconfigure():

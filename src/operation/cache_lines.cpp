@@ -16,19 +16,13 @@ const CacheLines* cache_lines_unit();
 #endif
 
 const CacheLines& cache_lines() {
-  static const CacheLines* const chosen = [] {
-    switch (native_processor()) {
 #if defined(__x86_64__)
-      case Processor::x86_64_v4:
-        return x86_64_v4::cache_lines_unit();
-      case Processor::x86_64_v3:
-        return x86_64_v3::cache_lines_unit();
-#endif
-      default:
-        return baseline::cache_lines_unit();
-    }
-  }();
+  static const CacheLines* const chosen =
+      native_of(baseline::cache_lines_unit, x86_64_v3::cache_lines_unit, x86_64_v4::cache_lines_unit)();
   return *chosen;
+#else
+  return *baseline::cache_lines_unit();
+#endif
 }
 
 }  // namespace orlop::inline v0

@@ -16,14 +16,7 @@ namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
 
 constexpr Index line_bytes = 64;
 constexpr int side = 16;  // slots of a line
-#if defined(__AVX512F__)
-constexpr Index lanes = 16;
-#elif defined(__AVX2__)
-constexpr Index lanes = 8;
-#else
-constexpr Index lanes = 4;
-#endif
-constexpr int register_bytes = 4 * lanes;
+constexpr Index lanes = register_bytes / 4;
 constexpr int registers = int{line_bytes} / register_bytes;  // of a line
 using Slots [[gnu::vector_size(register_bytes)]] = std::uint32_t;
 

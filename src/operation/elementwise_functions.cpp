@@ -14,13 +14,10 @@ namespace orlop::inline v0 {
 ElementwiseFunctions baseline_elementwise_functions() { return baseline::table; }
 
 ElementwiseFunctions native_elementwise_functions() {
-  const ElementwiseFunction* table = baseline::table;
+  const ElementwiseFunction* table = baseline::elementwise_table();
 #if defined(__x86_64__)
-  const Processor processor = native_processor();
-  if (processor == Processor::x86_64_v4)
-    table = x86_64_v4::elementwise_table();
-  else if (processor == Processor::x86_64_v3)
-    table = x86_64_v3::elementwise_table();
+  table =
+      native_of(baseline::elementwise_table, x86_64_v3::elementwise_table, x86_64_v4::elementwise_table)();
 #endif
   return {table, std::size(baseline::table)};
 }

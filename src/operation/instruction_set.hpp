@@ -9,3 +9,16 @@
 #ifndef ORLOP_INSTRUCTION_SET
 #define ORLOP_INSTRUCTION_SET baseline
 #endif
+
+namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
+
+/// The size of this unit's registers.
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX2__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+}  // namespace orlop::inline v0::ORLOP_INSTRUCTION_SET

@@ -36,13 +36,9 @@ using Integers = IntegersOf<Lanes>::Type;
 /// Whether this unit has registers that a table fits in, and a compiler that can say so.
 #if defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
 constexpr bool has_registers = true;
-#if defined(__AVX512F__)
-constexpr int lane_count = 16;
-#else
-constexpr int lane_count = 8;
-#endif
-using Floats [[gnu::vector_size(4 * lane_count)]] = float;
-using WholeNumbers [[gnu::vector_size(4 * lane_count)]] = std::int32_t;
+constexpr int lane_count = register_bytes / 4;
+using Floats [[gnu::vector_size(register_bytes)]] = float;
+using WholeNumbers [[gnu::vector_size(register_bytes)]] = std::int32_t;
 template <>
 struct IntegersOf<Floats> {
   using Type = WholeNumbers;

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "orlop/base/error.hpp"
 #include "orlop/io/io_script.hpp"
@@ -45,6 +47,26 @@ class Place final : public testing::Environment {
 inline std::shared_ptr<detail::IoScript> script(detail::IoScriptOptions options) {
   return std::make_shared<detail::IoScript>(std::move(options));
 }
+
+/// Refuses the first lock, or loses what was made first to another process's sweep.
+template <class Base>
+class Contender final : public Base {
+ public:
+  explicit Contender(bool refuse) : refuse_(refuse) {}
+  int probe_lock(int descriptor) override {
+    return std::exchange(first_lock_, false) && refuse_ ? -EWOULDBLOCK : Base::probe_lock(descriptor);
+  }
+  int stat_node(int descriptor, detail::NodeStatus& status) override {
+    const int result = Base::stat_node(descriptor, status);
+    if (std::exchange(first_status_, false) && !refuse_) status.links = 0;
+    return result;
+  }
+
+ private:
+  bool refuse_;
+  bool first_lock_ = true;
+  bool first_status_ = true;
+};
 
 template <class E>
 std::string message_of(const std::function<void()>& call) {

@@ -33,6 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing_support::code_of;
+using testing_support::Contender;
 using testing_support::message_of;
 using testing_support::open_descriptors;
 using testing_support::Place;
@@ -515,30 +516,10 @@ TEST(SessionDirectory, SweepingKeepsLiveForeignAndLinkedDirectories) {
   close(lock);
 }
 
-// Refuses the first lock, or loses the first directory to another process's sweep.
-class Contender final : public IoCalls {
- public:
-  explicit Contender(bool refuse) : refuse_(refuse) {}
-  int probe_lock(int descriptor) override {
-    if (std::exchange(first_lock_, false) && refuse_) return -EWOULDBLOCK;
-    return IoCalls::probe_lock(descriptor);
-  }
-  int stat_node(int descriptor, NodeStatus& status) override {
-    const int result = IoCalls::stat_node(descriptor, status);
-    if (std::exchange(first_status_, false) && !refuse_) status.links = 0;
-    return result;
-  }
-
- private:
-  bool refuse_;
-  bool first_lock_ = true;
-  bool first_status_ = true;
-};
-
 TEST(SessionDirectory, TakesAnotherNameWhenASweepWasFaster) {
   for (const bool refuse : {false, true})
     EXPECT_EQ(in_child([&] {
-                const ScopedIoCalls scope(std::make_shared<Contender>(refuse));
+                const ScopedIoCalls scope(std::make_shared<Contender<IoCalls>>(refuse));
                 TemporaryFile file("Test");
                 file.create();
                 return fs::exists(file.path());

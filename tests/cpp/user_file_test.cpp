@@ -28,6 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing_support::code_of;
+using testing_support::Contender;
 using testing_support::message_of;
 using testing_support::open_descriptors;
 using testing_support::Place;
@@ -297,27 +298,10 @@ TEST_P(OutputFiles, OfManyThreadsKeepOutOfEachOthersWay) {
 }
 
 TEST(OutputFile, TakesAnotherNameWhereASweepWasFaster) {
-  class Contender final : public Named {
-   public:
-    explicit Contender(bool refuse) : refuse_(refuse) {}
-    int probe_lock(int descriptor) override {
-      return std::exchange(first_lock_, false) && refuse_ ? -EWOULDBLOCK : IoCalls::probe_lock(descriptor);
-    }
-    int stat_node(int descriptor, NodeStatus& status) override {
-      const int result = IoCalls::stat_node(descriptor, status);
-      if (std::exchange(first_status_, false) && !refuse_) status.links = 0;
-      return result;
-    }
-
-   private:
-    bool refuse_;
-    bool first_lock_ = true;
-    bool first_status_ = true;
-  };
   for (const bool refuse : {false, true}) {
     const fs::path folder = Place::root / (refuse ? "refused" : "lost");
     fs::create_directory(folder);
-    const ScopedIoCalls scope(std::make_shared<Contender>(refuse));
+    const ScopedIoCalls scope(std::make_shared<Contender<Named>>(refuse));
     OutputFile file("Test", (folder / "a").string(), 0);
     file.commit();
     EXPECT_TRUE(fs::exists(folder / "a"));

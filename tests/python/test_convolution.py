@@ -252,14 +252,7 @@ def test_one_node_and_one_event():
 # --- Accuracy and repetition ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[1, 2, 5])
-def threads(request):
-    before = orlop.thread_count()
-    orlop.set_thread_count(request.param)
-    yield
-    orlop.set_thread_count(before)
-
-
+@pytest.mark.parametrize("threads", [1, 2, 5], indirect=True)
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
     ("lhs", "kernel", "strides", "padding", "groups"),

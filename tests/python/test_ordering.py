@@ -107,14 +107,6 @@ def test_long_fibres_agree_with_a_stable_order(size, flag):
             check_topk(tensor(values), values, k, 0, flag)
 
 
-@pytest.fixture(params=[1, 3])
-def threads(request):
-    before = orlop.thread_count()
-    orlop.set_thread_count(request.param)
-    yield
-    orlop.set_thread_count(before)
-
-
 @pytest.mark.usefixtures("threads")
 def test_results_do_not_depend_on_the_threads():
     rng = np.random.default_rng(9)

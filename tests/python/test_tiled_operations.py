@@ -371,14 +371,6 @@ def large(rows=256, **options):
     return Tensor(carrier, 0, canonical((rows, 3 * columns)))
 
 
-@pytest.fixture(params=[1, 3])
-def threads(request):
-    before = orlop.thread_count()
-    orlop.set_thread_count(request.param)
-    yield
-    orlop.set_thread_count(before)
-
-
 OF_LARGE_TILES = [
     lambda x: orlop.reduce_sum(x, "a b -> a"),
     lambda x: orlop.reduce_sum(x, "a b -> a", accumulator_dtype=DType.Float64),

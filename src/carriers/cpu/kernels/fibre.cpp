@@ -16,19 +16,13 @@ const FibreKernels* fibre_unit();
 #endif
 
 const FibreKernels& fibre_kernels() {
-  static const FibreKernels* const chosen = [] {
-    switch (native_processor()) {
 #if defined(__x86_64__)
-      case Processor::x86_64_v4:
-        return x86_64_v4::fibre_unit();
-      case Processor::x86_64_v3:
-        return x86_64_v3::fibre_unit();
-#endif
-      default:
-        return baseline::fibre_unit();
-    }
-  }();
+  static const FibreKernels* const chosen =
+      native_of(baseline::fibre_unit, x86_64_v3::fibre_unit, x86_64_v4::fibre_unit)();
   return *chosen;
+#else
+  return *baseline::fibre_unit();
+#endif
 }
 
 }  // namespace orlop::inline v0

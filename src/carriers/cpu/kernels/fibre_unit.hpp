@@ -9,21 +9,13 @@
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
 
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64;
-#elif defined(__AVX2__)
-constexpr int vector_bytes = 32;
-#else
-constexpr int vector_bytes = 16;
-#endif
-
 /// As many terms side by side as a register holds accumulators.
 template <class Accumulator, class T>
 struct Lanes {
-  static constexpr int width = vector_bytes / int{sizeof(Accumulator)};
-  static constexpr int vectors = 256 / vector_bytes;
+  static constexpr int width = register_bytes / int{sizeof(Accumulator)};
+  static constexpr int vectors = 256 / register_bytes;
   static constexpr int count = width * vectors;  // 256 bytes on every processor
-  using Vector [[gnu::vector_size(vector_bytes)]] = Accumulator;
+  using Vector [[gnu::vector_size(register_bytes)]] = Accumulator;
   using Terms [[gnu::vector_size(width * sizeof(T))]] = T;
 
   static Vector load(const T* terms) {
