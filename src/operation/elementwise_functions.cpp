@@ -14,10 +14,11 @@ namespace orlop::inline v0 {
 ElementwiseFunctions baseline_elementwise_functions() { return baseline::table; }
 
 ElementwiseFunctions native_elementwise_functions() {
-  const ElementwiseFunction* table = baseline::elementwise_table();
 #if defined(__x86_64__)
-  table =
+  const ElementwiseFunction* const table =
       native_of(baseline::elementwise_table, x86_64_v3::elementwise_table, x86_64_v4::elementwise_table)();
+#else
+  const ElementwiseFunction* const table = baseline::elementwise_table();
 #endif
   return {table, std::size(baseline::table)};
 }

@@ -217,9 +217,9 @@ template <int Vectors>
 void weigh_strip(float* out, const float* const* rows, const float* weights, Index count, Index width,
                  Index i) {
   using L = Lanes<float, float>;
-  typename L::Vector sums[Vectors] = {};
+  L::Vector sums[Vectors] = {};
   for (Index row = 0; row < count; ++row)
-    for (int vector = 0; vector < Vectors; ++vector)
+    for (Index vector = 0; vector < Vectors; ++vector)
       sums[vector] +=
           L::load(rows[row] + i + vector * L::width) * L::load(weights + row * width + i + vector * L::width);
   __builtin_memcpy(out + i, sums, sizeof sums);
