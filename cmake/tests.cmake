@@ -20,7 +20,8 @@ target_include_directories(tiled_evictable_test PRIVATE src)
 target_include_directories(tiled_providers_test PRIVATE src)
 
 # The steps of direct operations and the arrival of tiles are internal too.
-target_sources(tiled_steps_test PRIVATE $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/tiled_evictable/steps>)
+target_sources(tiled_steps_test PRIVATE
+               $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/steps|/pointwise_steps|/sum_steps>)
 target_include_directories(tiled_steps_test PRIVATE src)
 target_sources(tile_arrival_test PRIVATE $<FILTER:$<TARGET_OBJECTS:orlop>,INCLUDE,/tiled_evictable/tile_arrival>)
 target_include_directories(tile_arrival_test PRIVATE src)

@@ -8,17 +8,18 @@
 
 namespace orlop::inline v0 {
 
+[[nodiscard]] inline Index product(std::span<const Index> extents) noexcept {
+  Index count = 1;
+  for (const Index extent : extents) count *= extent;
+  return count;
+}
+
 /// The extents and strides of neighbouring leaves of one layout.
 struct Leaves {
   std::span<const Index> extents;
   std::span<const Index> strides;
 
-  /// The product of the extents.
-  [[nodiscard]] Index size() const noexcept {
-    Index product = 1;
-    for (const Index extent : extents) product *= extent;
-    return product;
-  }
+  [[nodiscard]] Index size() const noexcept { return product(extents); }
 };
 
 /// The leaves of the top-level modes `first` … `last - 1` of `layout`.

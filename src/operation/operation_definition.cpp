@@ -1,22 +1,17 @@
-// Schemas, calls and definitions of operations, and their registry (X21–X25, X31, X32).
+// Schemas and definitions of operations, and their registry (X21–X25).
 #include "orlop/operation/operation_definition.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <mutex>
 #include <shared_mutex>
 
 #include "operation/builtin_definitions.hpp"
 #include "operation/definition.hpp"
 #include "operation/dispatch.hpp"
-#include "operation/results.hpp"
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/definition_operation.hpp"
-#include "orlop/operation/grad_mode.hpp"
 
 namespace orlop::inline v0 {
-
-ProviderContractError::~ProviderContractError() = default;
 
 // --- Schemas ----------------------------------------------------------------------------------------------
 
@@ -78,172 +73,6 @@ OperationSchema::OperationSchema(std::vector<OperandSpec> operand_specs, std::ve
   for (const OperandSpec& operand : operands) add(operand.name);
   for (const OptionSpec& option : options) add(option.name);
 }
-
-// --- Calls ------------------------------------------------------------------------------------------------
-
-BoundCallObject::BoundCallObject(const OperationDefinition& definition, std::vector<Argument> operands,
-                                 OperationOptions options, std::vector<OperandKind> kinds)
-    : definition_(definition),
-      operands_(std::move(operands)),
-      options_(std::move(options)),
-      kinds_(std::move(kinds)) {}
-
-namespace {
-
-// A graph goes on behind each Tensor, of any length.
-void release_tensors(std::vector<Tensor>& tensors) noexcept {
-  for (Tensor& tensor : tensors) release_iteratively(tensor.detach());
-  tensors.clear();
-}
-
-}  // namespace
-
-BoundCallObject::~BoundCallObject() {
-  std::vector<Tensor> tensors;
-  for (const Argument& operand : operands_)
-    if (const Tensor* tensor = operand.tensor()) tensors.push_back(*tensor);
-  operands_.clear();
-  release_tensors(tensors);
-}
-
-void BoundCallObject::visit_references(ReferenceVisitor& visitor) const {
-  for (const Argument& operand : operands_) operand.visit_references(visitor);
-  for (const auto& [name, value] : options_) value.visit_references(visitor);
-}
-
-void BoundCallObject::drop_references() noexcept {
-  operands_.clear();
-  options_.clear();
-}
-
-const Argument& BoundOperationCall::option(std::string_view name) const {
-  const auto found = options().find(name);
-  if (found == options().end())
-    raise<LookupError>(definition().name(), "the operation has no option '", name, "'");
-  return found->second;
-}
-
-ResultSpec::ResultSpec(const DType& result_dtype, Shape result_shape, Layout result_layout,
-                       std::optional<std::size_t> aliased_operand, double absolute_tolerance,
-                       double relative_tolerance)
-    : dtype(&result_dtype),
-      shape(std::move(result_shape)),
-      layout(std::move(result_layout)),
-      alias_of(aliased_operand),
-      atol(absolute_tolerance),
-      rtol(relative_tolerance) {
-  if (!(layout.shape() == shape))
-    raise<ValueError>("ResultSpec", "layout.shape must be the shape ", shape, ": got ", layout.shape());
-  for (const double tolerance : {atol, rtol})
-    if (!std::isfinite(tolerance) || tolerance < 0)
-      raise<ValueError>("ResultSpec", "a tolerance must be finite and not negative: got ", tolerance);
-}
-
-InvocationObject::~InvocationObject() = default;
-
-void InvocationObject::visit_references(ReferenceVisitor& visitor) const {
-  visitor.visit(fields_.call.ref());
-}
-
-namespace {
-
-void check_positions(std::string_view field, std::span<const std::size_t> positions) {
-  for (auto position = positions.begin(); position != positions.end(); ++position)
-    if (std::find(positions.begin(), position, *position) != position)
-      raise<ValueError>("ResolvedInvocation", field, " names an operand twice: ", *position);
-}
-
-void check_tensor_position(std::string_view field, const BoundOperationCall& call, std::size_t position) {
-  if (position >= call.operands().size())
-    raise<ValueError>("ResolvedInvocation", field, " must name Tensor operands: ", position,
-                      " is out-of-range, the call has ", call.operands().size());
-  if (call.tensor(position) == nullptr)
-    raise<ValueError>("ResolvedInvocation", field, " must name Tensor operands: operand ", position, " is ",
-                      value_of(call.operand_kinds()[position]));
-}
-
-void check_roles(const OperationPlan& plan, const BoundOperationCall& call) {
-  std::vector<std::string_view> bound;
-  for (const OperandKind kind : call.operand_kinds())
-    if (kind != OperandKind::structural) bound.push_back(value_of(kind));
-  std::vector<std::string_view> planned;
-  planned.reserve(plan.operands.size());
-  for (const OperandPlan& operand : plan.operands) planned.push_back(value_of(operand.role));
-  if (bound == planned) return;
-  const auto list = [](const std::vector<std::string_view>& roles) {
-    std::string out;
-    for (const std::string_view role : roles) out += text(out.empty() ? "" : ", ", role);
-    return text('(', out, ')');
-  };
-  raise<ValueError>("ResolvedInvocation", "the plan's roles must be those of the bound operands ",
-                    list(bound), ": got ", list(planned));
-}
-
-}  // namespace
-
-InvocationObject::InvocationObject(Fields fields) : fields_(std::move(fields)) {
-  const BoundOperationCall& call = fields_.call;
-  const std::string& name = call.definition().name();
-  if (fields_.plan == nullptr)
-    raise<TypeError>("ResolvedInvocation", "plan must be an OperationPlan: got none");
-  if (fields_.results.empty()) raise<ValueError>("ResolvedInvocation", "results must not be empty");
-  check_positions("mutated_operands", fields_.mutated_operands);
-  check_positions("saved_operands", fields_.saved_operands);
-  if (fields_.plan->operation != name)
-    raise<ValueError>("ResolvedInvocation", "plan.operation must be the operation's name '", name, "': got '",
-                      fields_.plan->operation, "'");
-  check_roles(*fields_.plan, call);
-  for (const std::size_t position : fields_.mutated_operands)
-    check_tensor_position("mutated_operands", call, position);
-  for (const std::size_t position : fields_.saved_operands)
-    check_tensor_position("saved_operands", call, position);
-  for (const ResultSpec& result : fields_.results)
-    if (result.alias_of) check_tensor_position("alias_of", call, *result.alias_of);
-  if (fields_.kernel_id.empty()) fields_.kernel_id = name;
-}
-
-ResolvedInvocation::ResolvedInvocation(BoundOperationCall call, std::shared_ptr<const OperationPlan> plan,
-                                       std::vector<ResultSpec> results, Effects effects)
-    : object_(make_ref<InvocationObject>(InvocationObject::Fields{
-          std::move(call), std::move(plan), std::move(results), std::move(effects.mutated_operands),
-          std::move(effects.saved_operands), std::move(effects.kernel_id)})) {}
-
-const std::string& ResolvedInvocation::name() const noexcept { return definition().name(); }
-
-std::shared_ptr<const OperationPlan> share_builtin_plan(const OperationPlan& plan) {
-  return {std::shared_ptr<const void>(), &plan};
-}
-
-VJPContextObject::VJPContextObject(ResolvedInvocation invocation, std::vector<Tensor> outputs,
-                                   std::vector<Tensor> saved)
-    : invocation_(std::move(invocation)), outputs_(std::move(outputs)), saved_(std::move(saved)) {
-  const std::span<const std::size_t> recipe = invocation_.saved_operands();
-  const bool fits = std::ranges::equal(recipe, saved_, [this](std::size_t position, const Tensor& tensor) {
-    return *invocation_.tensor(position) == tensor;
-  });
-  if (!fits)
-    raise<ValueError>("VJPContext", "saved_operands must be what the save recipe of the invocation names, ",
-                      recipe.size(), " operands in its order: got ", saved_.size());
-  if (outputs_.size() != invocation_.results().size())
-    raise<ValueError>("VJPContext", "outputs must have one entry per result: ", invocation_.results().size(),
-                      " expected, got ", outputs_.size());
-}
-
-VJPContextObject::~VJPContextObject() { drop_references(); }
-
-void VJPContextObject::visit_references(ReferenceVisitor& visitor) const {
-  visitor.visit(invocation_.ref());
-  for (const Tensor& output : outputs_) visitor.visit(output.ref());
-  for (const Tensor& saved : saved_) visitor.visit(saved.ref());
-}
-
-void VJPContextObject::drop_references() noexcept {
-  release_tensors(outputs_);
-  release_tensors(saved_);
-}
-
-VJPContext::VJPContext(ResolvedInvocation invocation, std::vector<Tensor> outputs, std::vector<Tensor> saved)
-    : object_(make_ref<VJPContextObject>(std::move(invocation), std::move(outputs), std::move(saved))) {}
 
 // --- Definitions ------------------------------------------------------------------------------------------
 
@@ -457,122 +286,6 @@ const OperationDefinition& operation_definition(std::string_view name) {
   if (const OperationDefinition* definition = find_operation_definition(name)) return *definition;
   raise<LookupError>("operation_definition", "no operation has the name '", name,
                      "'; define_operation makes one");
-}
-
-// --- Carrying out -----------------------------------------------------------------------------------------
-
-namespace {
-
-[[noreturn]] void refuse_result(const ResolvedInvocation& invocation, std::size_t position,
-                                std::string_view field, const auto&... parts) {
-  raise<ProviderContractError>(invocation.name(), "result ", position, " has the wrong ", field, ": ",
-                               parts...);
-}
-
-/// The position of the operand that `result` is, or nothing.
-std::optional<std::size_t> operand_of(const ResolvedInvocation& invocation, const Tensor& result) {
-  for (std::size_t i = 0; i < invocation.operands().size(); ++i)
-    if (const Tensor* operand = invocation.tensor(i); operand != nullptr && *operand == result) return i;
-  return std::nullopt;
-}
-
-void check_aliasing(const ResolvedInvocation& invocation, std::size_t position,
-                    std::span<const Tensor> results) {
-  const Tensor& result = results[position];
-  const std::optional<std::size_t> promised = invocation.results()[position].alias_of;
-  if (promised) {
-    if (!(*invocation.tensor(*promised) == result))
-      refuse_result(invocation, position, "aliasing", "it must be the very operand ", *promised);
-    return;
-  }
-  if (const auto operand = operand_of(invocation, result))
-    refuse_result(invocation, position, "aliasing", "it aliases operand ", *operand,
-                  ", which the invocation does not promise");
-  for (std::size_t i = 0; i < position; ++i)
-    if (results[i] == result) refuse_result(invocation, position, "aliasing", "it aliases result ", i);
-}
-
-void check_placement(const ResolvedInvocation& invocation, std::size_t position, const Tensor& result,
-                     CarrierClass expected) {
-  if (expected && result.carrier_type() != expected)
-    refuse_result(invocation, position, "carrier role", expected, " expected, it lives on ",
-                  result.carrier_type());
-  if (result.offset() != 0)
-    refuse_result(invocation, position, "offset", "0 expected, got ", result.offset());
-  const Index size = result.carrier()->size();
-  if (size != result.layout().cosize())
-    refuse_result(invocation, position, "size", "storage of ", result.layout().cosize(),
-                  " slots expected, got ", size);
-}
-
-}  // namespace
-
-void check_results(const ResolvedInvocation& invocation, std::span<const Tensor> results,
-                   std::span<const CarrierClass> classes) {
-  const std::span<const ResultSpec> specs = invocation.results();
-  if (results.size() != specs.size())
-    raise<ProviderContractError>(invocation.name(), "the count of results must be ", specs.size(), ": got ",
-                                 results.size());
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Tensor& result = results[i];
-    if (!result) raise<ProviderContractError>(invocation.name(), "result ", i, " is no Tensor");
-    if (&result.dtype() != specs[i].dtype)
-      refuse_result(invocation, i, "dtype", specs[i].dtype->name(), " expected, got ", result.dtype().name());
-    if (!(result.layout().shape() == specs[i].shape))
-      refuse_result(invocation, i, "shape", specs[i].shape, " expected, got ", result.layout().shape());
-    if (!result.is_single_subtensor() || !(result.layout() == specs[i].layout))
-      refuse_result(invocation, i, "layout", specs[i].layout, " expected, got ", result.layout());
-    check_aliasing(invocation, i, results);
-    if (!specs[i].alias_of)
-      check_placement(invocation, i, result, i < classes.size() ? classes[i] : CarrierClass());
-  }
-}
-
-std::vector<Tensor> execute_reference(const ResolvedInvocation& invocation) {
-  const NoGrad no_grad;
-  std::vector<Tensor> results = invocation.definition().semantics().reference(invocation);
-  if (results.empty()) raise<ProviderContractError>(invocation.name(), "the reference gave no results");
-  check_results(invocation, results, {});
-  return results;
-}
-
-Gradients call_vjp(const VJPContext& context, Cotangents cotangents) {
-  const ResolvedInvocation& invocation = context.invocation();
-  const std::string& name = invocation.name();
-  const std::span<const ResultSpec> specs = invocation.results();
-  if (cotangents.size() != specs.size())
-    raise<ValueError>(name, "cotangents must have one entry per result: ", specs.size(), " expected, got ",
-                      cotangents.size());
-  for (std::size_t i = 0; i < cotangents.size(); ++i) {
-    if (!cotangents[i]) continue;
-    const Tensor& cotangent = *cotangents[i];
-    if (&cotangent.dtype() != specs[i].dtype)
-      raise<TypeError>(name, "cotangent ", i, " must have the result's dtype ", specs[i].dtype->name(),
-                       ": got ", cotangent.dtype().name());
-    if (!(cotangent.layout().shape() == specs[i].shape))
-      raise<ValueError>(name, "cotangent ", i, " must have the result's shape ", specs[i].shape, ": got ",
-                        cotangent.layout().shape());
-  }
-  if (!invocation.definition().semantics().differentiable())
-    raise<RuntimeError>(name, "the operation has no VJP: it is not differentiable");
-  const NoGrad no_grad;
-  Gradients gradients = invocation.definition().semantics().vjp(context, cotangents);
-  const std::vector<std::size_t> positions =
-      invocation.definition().differentiable_operands(invocation.call());
-  if (gradients.size() != positions.size())
-    raise<ValueError>(name, "the VJP must give one entry per differentiable operand: ", positions.size(),
-                      " expected, got ", gradients.size());
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i]) continue;
-    const Tensor& operand = *invocation.tensor(positions[i]);
-    if (&gradients[i]->dtype() != &operand.dtype())
-      raise<TypeError>(name, "the gradient of operand ", positions[i], " must have its dtype ",
-                       operand.dtype().name(), ": got ", gradients[i]->dtype().name());
-    if (!(gradients[i]->layout().shape() == operand.layout().shape()))
-      raise<ValueError>(name, "the gradient of operand ", positions[i], " must have its shape ",
-                        operand.layout().shape(), ": got ", gradients[i]->layout().shape());
-  }
-  return gradients;
 }
 
 }  // namespace orlop::inline v0

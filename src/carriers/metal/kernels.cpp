@@ -9,7 +9,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "carriers/metal/kernel_manifest.hpp"
 #include "carriers/metal/slots.hpp"
@@ -54,10 +53,6 @@ bool executes(const OperationPlan& plan) {
 }
 
 using Extents = std::span<const Index>;
-
-Index product(Extents extents) {
-  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
-}
 
 /// A value for each name of a kernel's argument list.
 template <class T>
