@@ -12,6 +12,7 @@
 #include "orlop/operation/capability.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "orlop/tensor/scatter.hpp"
 #include "python_carrier.hpp"
 #include "tensor.hpp"
 
@@ -427,16 +428,34 @@ Ref<Carrier> to_carrier(nb::handle value, std::string_view what, std::string_vie
   raise<TypeError>(what, name, " must be a Carrier: got ", python_type_name(value));
 }
 
+// The offset, or the nearest number of 64 bits: no carrier has such a slot. What is wrong with a scatter
+// before its offset comes first (S112).
+Index to_scatter_offset(const Carrier& self, const Tensor& source, const Tensor& destination,
+                        const Layout& mapping, nb::handle offset) {
+  try {
+    if (const auto exact =
+            detail::index_protocol(offset, self.carrier_class().name(), "mapping_offset", false))
+      return *exact;
+  } catch (const std::exception&) {
+    check_scatter(self, source, destination, mapping);
+    throw;
+  }
+  const Index nearest = PyNumber_AsSsize_t(offset.ptr(), nullptr);
+  if (PyErr_Occurred() != nullptr) throw_python_error();
+  return nearest;
+}
+
 void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::handle mapping,
              nb::handle offset) {
   const std::string_view name = self.carrier_class().name();
   self.require_live();
   self.require_mutable();
+  self.require_reachable();
   const Tensor source = to_tensor(to_scatter, name, "to_scatter");
   const Tensor destination = to_tensor(scatter_onto, name, "scatter_onto");
   if (!nb::isinstance<Layout>(mapping))
     raise<TypeError>(name, "mapping must be a Layout: got ", python_type_name(mapping));
-  const Index start = to_index(offset, name, "mapping_offset");
+  const Index start = to_scatter_offset(self, source, destination, nb::cast<Layout>(mapping), offset);
   if (auto* own = dynamic_cast<OwnFactories*>(&self))
     return own->own_scatter(source, destination, nb::cast<Layout>(mapping), start);
   self.scatter(source, destination, nb::cast<Layout>(mapping), start);

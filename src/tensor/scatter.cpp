@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "orlop/base/checked.hpp"
 #include "orlop/layout/iteration.hpp"
 #include "orlop/storage/normalize.hpp"
 
@@ -43,11 +42,12 @@ std::vector<std::byte> normalized_values(const Tensor& source, const DType& dtyp
 
 }  // namespace
 
-void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto,
-                    const Layout& mapping, Index mapping_offset) {
+void check_scatter(const Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto,
+                   const Layout& mapping) {
   const std::string_view name = receiver.carrier_class().name();
   receiver.require_live();
   receiver.require_mutable();
+  receiver.require_reachable();
   to_scatter.require_single_subtensor("scatter");
   scatter_onto.require_single_subtensor("scatter");
   if (scatter_onto.carrier().get() != &receiver)
@@ -56,13 +56,21 @@ void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& s
   if (!(mapping.shape() == to_scatter.layout().shape()))
     raise<ValueError>(name, "the mapping must have the source shape ", to_scatter.layout().shape(), ": got ",
                       mapping.shape());
+}
+
+void scatter_values(Carrier& receiver, const Tensor& to_scatter, const Tensor& scatter_onto,
+                    const Layout& mapping, Index mapping_offset) {
+  check_scatter(receiver, to_scatter, scatter_onto, mapping);
+  const std::string_view name = receiver.carrier_class().name();
   if (mapping_offset < 0)
     raise<ValueError>(name, "mapping_offset must not be negative: got ", mapping_offset);
-  const Index base = checked_add(scatter_onto.offset(), mapping_offset, name);
-  const Index end = checked_add(base, mapping.cosize(), name);
-  if (end > receiver.size())
-    raise<IndexError>(name, "a target slot is out of range: the mapping reaches slot ", end - 1,
-                      "; the carrier has ", receiver.size(), " slots");
+  // Both offsets are none below zero: what is left of the slots does not leave 64 bits.
+  if (mapping.cosize() > receiver.size() - scatter_onto.offset() ||
+      mapping_offset > receiver.size() - scatter_onto.offset() - mapping.cosize())
+    raise<IndexError>(name, "a target slot is out of range: the mapping reaches slot ", mapping.cosize() - 1,
+                      " from ", scatter_onto.offset(), " + ", mapping_offset, " on; the carrier has ",
+                      receiver.size(), " slots");
+  const Index base = scatter_onto.offset() + mapping_offset;
   to_scatter.carrier()->require_live();
 
   const DType& dtype = receiver.dtype();

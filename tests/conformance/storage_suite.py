@@ -467,6 +467,31 @@ class StorageSuite:
         assert carrier.scatter(whole(source), onto, Layout(Shape(3), Stride(1))) is None
         assert values(carrier)[1:4] == STORED[dtype] and carrier.version > version
 
+    def test_of_two_wrong_arguments_scatter_names_the_first_in_its_order(self, dtype):
+        if not self.record.scatters:
+            return self.test_scatter(dtype)
+        source, carrier = whole(self.make(dtype)), self.make(dtype)
+        onto, before = whole(carrier), state(carrier)
+        mapping, short, wide = (Layout(Shape(n), Stride(d)) for n, d in [(3, 1), (2, 1), (3, 2**61)])
+        for call, error, words in [
+            (("source", 3, 3, 1.0), TypeError, "to_scatter"),
+            ((source, 3, 3, 1.0), TypeError, "scatter_onto"),
+            ((source, source, 3, 1.0), TypeError, "mapping must be a Layout"),
+            ((source, source, short, 1.0), ValueError, "receiving carrier"),
+            ((source, source, mapping, 1.0), ValueError, "receiving carrier"),
+            ((source, source, mapping, -1), ValueError, "receiving carrier"),
+            ((source, onto, short, 1.0), ValueError, "source shape"),
+            ((source, onto, short, -1), ValueError, "source shape"),
+            ((source, onto, wide, 1.0), TypeError, "mapping_offset"),
+            ((source, onto, wide, -1), ValueError, "negative"),
+        ]:
+            with pytest.raises(error, match=words):
+                carrier.scatter(*call)
+            assert state(carrier) == before, call
+        carrier.release()
+        with pytest.raises(RuntimeError, match="released"):
+            carrier.scatter("source", 3, 3, 1.0)
+
     def test_a_failed_scatter_changes_nothing(self, dtype):
         if not self.record.scatters:
             return self.test_scatter(dtype)
@@ -485,6 +510,9 @@ class StorageSuite:
             ((whole(source), onto, mapping, 1), IndexError),
             ((whole(source), onto, Layout(Shape(3), Stride(2))), IndexError),
             ((whole(source), onto, mapping, 2**62), IndexError),
+            ((whole(source), onto, mapping, 2**63 - 1), IndexError),
+            ((whole(source), onto, mapping, 2**70), IndexError),
+            ((whole(source), onto, mapping, -(2**70)), ValueError),
         ]:
             with pytest.raises(error):
                 carrier.scatter(*call)

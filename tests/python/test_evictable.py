@@ -335,9 +335,13 @@ def test_scatter_checks_in_order():
         e.scatter(source, flat(e), mapping, -1)
     with pytest.raises(IndexError):
         e.scatter(source, flat(e), mapping, 1)
+    with pytest.raises(ValueError, match="receiving carrier"):
+        e.scatter(source, source, mapping, 1.0)
     other = hierarchy(VALUES)
     view = flat(other)
     other.evict()
+    with pytest.raises(RuntimeError, match="evicted"):
+        other.scatter(3, 4, 5, 1.0)
     with pytest.raises(RuntimeError, match="evicted"):
         e.scatter(view, flat(e), mapping)
     assert (values(e), e.version) == (VALUES, 0)

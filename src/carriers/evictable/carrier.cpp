@@ -131,15 +131,7 @@ void Evictable::set_value(Index index, const Scalar& value) {
 
 void Evictable::scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
                         Index mapping_offset) {
-  require_live();
-  require_mutable();
-  require_promoted();
-  to_scatter.require_single_subtensor("scatter");
-  scatter_onto.require_single_subtensor("scatter");
-  if (scatter_onto.carrier().get() != this)
-    raise<ValueError>("Evictable",
-                      "scatter_onto must be backed by the receiving carrier: it lives on another ",
-                      scatter_onto.carrier_type());
+  check_scatter(*this, to_scatter, scatter_onto, mapping);
   if (const auto* source = dynamic_cast<const Evictable*>(to_scatter.carrier().get()))
     source->require_promoted();
   const Tensor lowered = Tensor::trusted(primary(), scatter_onto.offset(), scatter_onto.layout());
