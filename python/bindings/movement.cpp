@@ -81,7 +81,12 @@ PythonMove<Native>& trampoline_of(MoveOperation& operation, std::string_view hoo
   raise<TypeError>(operation.implementation_name(), hook, " is a hook for subclasses; call forward");
 }
 
-Ref<Carrier> to_destination(nb::handle value) { return Ref<Carrier>(try_native<Carrier>(value)); }
+/// Rows 1 to 5 of S403: what is wrong with the Tensor comes before the type of the destination.
+Ref<Carrier> to_destination(const Tensor& tensor, nb::handle value) {
+  if (auto* carrier = try_native<Carrier>(value)) return Ref<Carrier>(carrier);
+  orlop::detail::check_move_source(tensor);
+  orlop::detail::refuse_destination(python_type_name(value));
+}
 
 template <class Native, class Base>
 void bind_move(nb::module_& module, const char* name, nb::handle source_class, nb::handle destination_class,
@@ -92,15 +97,17 @@ void bind_move(nb::module_& module, const char* name, nb::handle source_class, n
       .def(
           "_forward",
           [](Native& self, nb::handle tensor, nb::handle destination) {
+            const Tensor source = to_tensor(tensor, "move", "tensor");
             return trampoline_of<Native>(self, "_forward")
-                .native_transfer(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+                .native_transfer(source, to_destination(source, destination));
           },
           "tensor"_a.none(), "destination"_a.none(), "Hook: makes the result, by default from `_copy`.")
       .def(
           "_copy",
           [](Native& self, nb::handle tensor, nb::handle destination, nb::handle output, nb::handle) {
+            const Tensor source = to_tensor(tensor, "move", "tensor");
             trampoline_of<Native>(self, "_copy")
-                .native_copy(to_tensor(tensor, "move", "tensor"), to_destination(destination),
+                .native_copy(source, to_destination(source, destination),
                              to_tensor(output, "move", "output"));
           },
           "tensor"_a.none(), "destination"_a.none(), "output"_a.none(), "element_count"_a.none(),
@@ -205,7 +212,8 @@ void bind_movement(nb::module_& module) {
   module.def(
       "move",
       [](nb::handle tensor, nb::handle destination) {
-        return move(to_tensor(tensor, "move", "tensor"), to_destination(destination));
+        const Tensor source = to_tensor(tensor, "move", "tensor");
+        return move(source, to_destination(source, destination));
       },
       "tensor"_a.none(), "destination"_a.none(),
       "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
@@ -216,7 +224,8 @@ void bind_movement(nb::module_& module) {
   module.def(
       "move_async",
       [](nb::handle tensor, nb::handle destination) {
-        return move_async(to_tensor(tensor, "move", "tensor"), to_destination(destination)).move_task();
+        const Tensor source = to_tensor(tensor, "move", "tensor");
+        return move_async(source, to_destination(source, destination)).move_task();
       },
       nb::sig("def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove"), "tensor"_a.none(),
       "destination"_a.none(),

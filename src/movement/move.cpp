@@ -96,41 +96,63 @@ void check_policy(const MoveOperation& operation, CarrierClass source, CarrierCl
                                route.name);
 }
 
+/// Where the result of an author's transfer is, for messages.
+std::string where(const Tensor& result) {
+  return result ? text("one on another ", result.carrier_type()) : std::string("none");
+}
+
 bool must_grow(const Carrier& destination, Index span) {
   return destination.size() == 0 && span > 0 && destination.is_growable();
 }
 
 /// Rows 1 to 9 of S403: what any move needs, whatever its route.
 void check_participants(const Tensor& tensor, const Ref<Carrier>& destination) {
-  tensor.require_single_subtensor("move");
+  detail::check_move_source(tensor);
   const Carrier& source = *tensor.carrier();
-  if (source.is_released())
-    raise<RuntimeError>("move", "the tensor carrier is released; there is nothing to move");
-  if (source.is_owned() && !source.has_owner_access())
-    raise<RuntimeError>(
-        "move",
-        "the source is owned by another carrier and cannot be moved directly; move its owner's "
-        "Tensor");
-  if (!destination) raise<TypeError>("move", "destination must be a Carrier instance");
-  if (destination.get() == &source) raise<ValueError>("move", "destination is the Tensor's own carrier");
-  if (destination->is_released()) raise<RuntimeError>("move", "the destination carrier is released");
+  if (!destination) detail::refuse_destination("none");
+  const CarrierClass target = destination->carrier_class();
+  if (destination.get() == &source)
+    raise<ValueError>("move", "destination is the Tensor's own carrier: got its ", target,
+                      "; give another live carrier");
+  if (destination->is_released())
+    raise<RuntimeError>("move", "the destination carrier is released: got a released ", target,
+                        "; give a live one");
   if (!destination->is_mutable())
-    raise<RuntimeError>(
-        "move", "the destination must be mutable: ",
-        destination->is_owned() ? "it is owned by another carrier" : "it was made with mutable=False");
+    raise<RuntimeError>("move", "the destination must be mutable: ",
+                        destination->is_owned()
+                            ? "it is owned by another carrier; move to its owner or to a carrier of its own"
+                            : "it was made with mutable=False; make it with mutable=True");
   if (&destination->dtype() != &source.dtype())
     raise<TypeError>("move", "the destination dtype must match the source's ", source.dtype().name(),
-                     ": got ", destination->dtype().name());
+                     ": got ", destination->dtype().name(), "; give a carrier of that dtype");
 }
 
 void check_room(const Tensor& tensor, const Carrier& destination) {
   const Index span = tensor.layout().cosize();
   if (destination.size() < span && !must_grow(destination, span))
     raise<ValueError>("move", "the destination is too small: the Tensor spans ", span, " slots, it has ",
-                      destination.size());
+                      destination.size(), "; give one with at least as many, or an empty one that can grow");
 }
 
 }  // namespace
+
+void detail::check_move_source(const Tensor& tensor) {
+  if (!tensor) raise<TypeError>("move", "tensor must be a Tensor: got none; give the Tensor to move");
+  tensor.require_single_subtensor("move");
+  const Carrier& source = *tensor.carrier();
+  if (source.is_released())
+    raise<RuntimeError>("move", "the tensor carrier is released: its ", source.carrier_class(),
+                        " has no storage any more; there is nothing to move");
+  if (source.is_owned() && !source.has_owner_access())
+    raise<RuntimeError>("move",
+                        "the source is owned by another carrier and cannot be moved directly: got an owned ",
+                        source.carrier_class(), "; move its owner's Tensor");
+}
+
+void detail::refuse_destination(std::string_view given) {
+  raise<TypeError>("move", "destination must be a Carrier instance: got ", given,
+                   "; give a carrier with room for the values, such as CPU(size)");
+}
 
 void MoveOperation::check_move(const Tensor& tensor, const Ref<Carrier>& destination) const {
   check_participants(tensor, destination);
@@ -163,12 +185,19 @@ void MoveOperation::copy(const Tensor&, Carrier&, const Tensor&, Index) {
 Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {
   const Tensor* given = inputs.empty() ? nullptr : inputs[0].tensor();
   if (given == nullptr)
-    raise<TypeError>(implementation_name(),
-                     "tensor must be a Tensor; forward takes a Tensor and a destination");
-  if (inputs.size() > 2) raise<TypeError>(implementation_name(), "forward takes a Tensor and a destination");
+    raise<TypeError>(implementation_name(), "tensor must be a Tensor: got ",
+                     inputs.empty() ? "none" : inputs[0].type_name(),
+                     "; forward takes a Tensor and a destination");
+  if (inputs.size() > 2)
+    raise<TypeError>(implementation_name(), "forward takes a Tensor and a destination: got ", inputs.size(),
+                     " arguments");
   const Tensor& tensor = *given;
   const auto* target = inputs.size() == 2 ? inputs[1].get<Ref<Carrier>>() : nullptr;
-  const Ref<Carrier> destination = target != nullptr ? *target : Ref<Carrier>();
+  if (target == nullptr) {
+    detail::check_move_source(tensor);
+    detail::refuse_destination(inputs.size() == 2 ? inputs[1].type_name() : "none");
+  }
+  const Ref<Carrier> destination = *target;
   if (std::exchange(is_prepared_, false)) return run(tensor, destination);
   check_move(tensor, destination);
   const MoveClaim source_claim(tensor.carrier());
@@ -220,16 +249,19 @@ Tensor MoveOperation::run(const Tensor& tensor, const Ref<Carrier>& destination)
     const Tensor result = transfer(tensor, destination);
     expects_writes_ = true;  // the values are there, whatever fails now
     if (!result || result.carrier() != destination)
-      raise<RuntimeError>(implementation_name(),
-                          "the result must live on the destination; the move is not made");
+      raise<RuntimeError>(implementation_name(), "the result must live on the destination: got ",
+                          where(result), "; the move is not made");
     source.require_live();
     if (source.version() != source_version_)
-      raise<RuntimeError>(implementation_name(),
-                          "the source changed while it was moved; its owner must not write to it");
+      raise<RuntimeError>(implementation_name(), "the source changed while it was moved: version ",
+                          source.version(), ", not ", source_version_, "; its owner must not write to it");
     destination->require_live();
     if (&destination->dtype() != &source.dtype() || destination->size() < tensor.layout().cosize())
-      raise<RuntimeError>(implementation_name(),
-                          "the destination changed its dtype or size while it was moved to");
+      raise<RuntimeError>(
+          implementation_name(),
+          "the destination changed its dtype or size while it was moved to: ", destination->dtype().name(),
+          ", ", destination->size(), " slots, for ", source.dtype().name(), ", ", tensor.layout().cosize(),
+          " slots; leave it alone until the move has ended");
     source.release();
     if (destination->version() == destination_version_) destination->increment_version();
     return result;
@@ -247,7 +279,8 @@ std::function<void()> MoveOperation::start_transfer(const Tensor& tensor, const 
     const NoGrad no_grad;
     const Tensor result = operation->transfer(tensor, destination);
     if (!result || result.carrier() != destination)
-      raise<RuntimeError>(operation->implementation_name(), "the result must live on the destination");
+      raise<RuntimeError>(operation->implementation_name(), "the result must live on the destination: got ",
+                          where(result), "; return a Tensor on the given carrier");
   };
 }
 
@@ -266,7 +299,6 @@ class PublicMove final : public MoveTask {
  public:
   PublicMove(const Tensor& tensor, const Ref<Carrier>& destination)
       : tensor_(tensor), destination_(destination) {
-    if (!tensor) raise<TypeError>("move", "tensor must be a Tensor");
     check_participants(tensor, destination);
     operation_ = detail::find_move_route(tensor.carrier_type(), destination->carrier_class()).make();
     operation_->check_move(tensor, destination);
@@ -363,7 +395,7 @@ AwaitMove move_async(const Tensor& tensor, const Ref<Carrier>& destination) {
 
 Gradients MoveOperation::backward(const Tensor& gradient) {
   const std::string name = implementation_name();
-  if (!gradient) raise<TypeError>(name, "gradient must be a Tensor");
+  if (!gradient) raise<TypeError>(name, "gradient must be a Tensor: got none; give the result's cotangent");
   gradient.carrier()->require_live();
   if (inputs().size() != 1)
     raise<RuntimeError>(name, "nothing was saved for backward: move with gradients enabled first");

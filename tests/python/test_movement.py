@@ -25,6 +25,10 @@ def test_checks_come_in_order_and_change_nothing():
         orlop.move(source, foreign)
     with pytest.raises(TypeError, match="destination must be a Carrier instance"):
         orlop.move(tensor, CPU)
+    for given, name in [(CPU, "[a-z_]+"), (None, "None|NoneType"), ("cpu", "str"), (tensor, "Tensor")]:
+        for move in (orlop.move, moves.move_async, moves.ElementwiseMoveOperation().forward):
+            with pytest.raises(TypeError, match=f"destination must be a Carrier instance: got ({name});"):
+                move(tensor, given)
     with pytest.raises(ValueError, match="own carrier"):
         orlop.move(tensor, source)
     released = Generic([0], mutable=False, dtype=DType.Int32)

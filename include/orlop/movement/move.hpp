@@ -178,6 +178,10 @@ ORLOP_API bool declare_move_route(CarrierClass source_class, CarrierClass destin
 /// The route that a move of this pair takes (S414), whether or not a CarrierDefinition says so.
 /// NotImplementedError naming both classes where there is none.
 [[nodiscard]] ORLOP_API MoveRoute find_move_route(CarrierClass source_class, CarrierClass destination_class);
+/// Rows 1 to 4 of S403: what is wrong with the Tensor, before the destination is looked at.
+ORLOP_API void check_move_source(const Tensor& tensor);
+/// Row 5: TypeError ‹destination must be a Carrier instance›, naming the type that was given.
+[[noreturn]] ORLOP_API void refuse_destination(std::string_view given);
 /// Drops every route whose class is written in Python: the interpreter is about to end.
 ORLOP_API void forget_python_routes() noexcept;
 }  // namespace detail
