@@ -6,7 +6,10 @@ import itertools
 import math
 import os
 import pathlib
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import orlop
@@ -780,3 +783,33 @@ def test_invalid_tiles_are_no_operand():
     x = Tensor(carrier, 0, canonical((4, 6)))
     with pytest.raises(RuntimeError, match="invalid"):
         orlop.relu(x)
+
+
+def test_however_many_tiles_are_invalid_the_refusal_is_at_once():
+    tiles = 1 << 31
+    carrier = TiledEvictable(CPU(0), FileBacked(dtype=FLOAT), (tiles,), (1,))
+    x = Tensor(carrier, 0, Layout(Shape(tiles), Stride(1)))
+    start = time.process_time()
+    for call in (lambda: orlop.relu(x), lambda: orlop.add(x, x), lambda: orlop.mul(x, 2.0)):
+        with pytest.raises(RuntimeError, match=f"{tiles} of {tiles} tiles are invalid"):
+            call()
+    assert time.process_time() - start < 2.0  # their steps alone would take many times as long
+
+
+LITTLE_MEMORY = """if True:
+    import resource, time
+    from orlop import CPU, DType, FileBacked, Layout, Shape, Stride, Tensor, TiledEvictable, relu
+    tiles = 1 << 30
+    carrier = TiledEvictable(CPU(0), FileBacked(dtype=DType.Float32), (tiles,), (1,)).allocate_like(tiles)
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    start = time.process_time()
+    try:
+        relu(Tensor(carrier, 0, Layout(Shape(tiles), Stride(1))))
+    except MemoryError:
+        print(time.process_time() - start)
+"""
+
+
+def test_steps_beyond_all_memory_are_refused_before_they_are_laid_out():
+    run = subprocess.run([sys.executable, "-c", LITTLE_MEMORY], capture_output=True, text=True, check=True)
+    assert float(run.stdout) < 2.0

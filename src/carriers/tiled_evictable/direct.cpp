@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "carriers/tiled_evictable/kernel_steps.hpp"
+#include "carriers/tiled_evictable/tile_store.hpp"
 #include "operation/definition.hpp"
 #include "operation/kept_sums.hpp"
 #include "operation/strided_copy.hpp"
@@ -58,6 +59,8 @@ class DirectCall {
 
   /// X107: a class without kernels of ours computes by its ordinary dispatch.
   [[nodiscard]] Tensor run() {
+    // Before the steps are laid out, which takes the longer the more tiles there are.
+    for (const Ref<TiledEvictable>& carrier : operands_->carriers()) carrier->tile_store().require_valid();
     const bool has_kernels = prototype().kernel_table() != nullptr;
     if (is_sum(name_)) return has_kernels ? sum_by_kernel() : sum_by_dispatch();
     return has_kernels ? compute_by_kernel() : compute_by_dispatch();

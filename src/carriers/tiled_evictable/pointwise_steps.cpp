@@ -32,10 +32,15 @@ class PointwiseAxis {
     for (const StepOperand& operand : operands)
       add(leaves_of_modes(operand.layout(), mode, mode + 1), operand.tile_shape()[mode]);
     const Index size = product(extents_);
+    // There is one for each tile at least: where memory does not suffice for them, that shows now.
+    Index tiles = 0;
+    for (const StepOperand& operand : operands) tiles = std::max(tiles, operand.grid_shape()[mode]);
+    segments_.reserve(static_cast<std::size_t>(tiles));
+    groups_.reserve(static_cast<std::size_t>(tiles));
     for (Index ordinal = 0; ordinal < size; ordinal += segments_.back().count)
       segments_.push_back(longest_segment(ordinal));
-    std::stable_sort(segments_.begin(), segments_.end(),
-                     [](const Segment& a, const Segment& b) { return a.tiles < b.tiles; });
+    const auto precedes = [](const Segment& a, const Segment& b) { return a.tiles < b.tiles; };
+    if (!std::ranges::is_sorted(segments_, precedes)) std::ranges::stable_sort(segments_, precedes);
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       if (groups_.empty() || groups_.back().tiles != segments_[i].tiles)
         groups_.push_back({segments_[i].tiles, i, i});

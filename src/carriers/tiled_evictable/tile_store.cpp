@@ -94,7 +94,9 @@ void TileStore::refuse_pinned(Index tile) const {
   raise<RuntimeError>(what, named(grid(), tile), " is pinned by unfinished work; wait for it");
 }
 void TileStore::refuse_invalid(Index tile) const {
-  raise<RuntimeError>(what, named(grid(), tile), " is invalid: it has no values yet");
+  raise<RuntimeError>(what, named(grid(), tile),
+                      " is invalid: it has no values yet; only tiles "
+                      "that were given some can be used");
 }
 
 TileState TileStore::state(Index tile) const {
@@ -153,6 +155,18 @@ Index TileStore::pending_requests() const {
 
 void TileStore::check_open() const {
   if (is_closed_) raise<RuntimeError>(what, "the carrier is released; its storage is gone for good");
+}
+
+void TileStore::check_valid() const {
+  if (invalid_count_ != 0)
+    raise<RuntimeError>(what, invalid_count_, " of ", table_.count(),
+                        " tiles are invalid: they have no values yet; work on a Tensor all of whose tiles "
+                        "were given some, or project() those that have");
+}
+
+void TileStore::require_valid() const {
+  const std::lock_guard lock(residency_mutex());
+  check_valid();
 }
 
 void TileStore::close() {
@@ -219,8 +233,7 @@ void TileStore::begin_work(const TileClaim& claim, const std::vector<Index>& rea
   if (pending_count_ != 0)
     for (const Index tile : claim.tiles)
       if (table_[tile].is_pending) refuse_pending(tile);
-  if (reads_all && invalid_count_ != 0)
-    raise<RuntimeError>(what, invalid_count_, " of the tiles are invalid: they have no values yet");
+  if (reads_all) check_valid();
   for (const Index tile : readable)
     if (table_[tile].location == TileLocation::invalid) refuse_invalid(tile);
   if (has_steps) require_unpinned(readable, reads_all);

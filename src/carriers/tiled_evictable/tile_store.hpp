@@ -85,6 +85,8 @@ class TileStore {
 
   // --- Work; everything with the lock held unless it says otherwise
   // ------------------------------------------
+  /// RuntimeError ‹invalid› where any tile is.
+  void require_valid() const;
   /// RuntimeError ‹wait› where a tile is pending, ‹invalid›, ‹released›; also where steps are to bring a tile
   /// in that other work has pinned. Otherwise all are pinned.
   void begin_work(const TileClaim& claim, const std::vector<Index>& readable, bool reads_all, bool has_steps);
@@ -133,6 +135,7 @@ class TileStore {
                                               const TileClaim* claim, Asked asked);
   // With the lock held.
   void check_open() const;
+  void check_valid() const;
   [[noreturn]] void refuse_pending(Index tile) const;
   [[noreturn]] void refuse_pinned(Index tile) const;
   [[noreturn]] void refuse_invalid(Index tile) const;
