@@ -35,6 +35,18 @@ Result or_errno(Result result) {
   return result < 0 ? static_cast<Result>(-errno) : result;
 }
 
+NodeStatus status_of(const struct stat& found) {
+  using Kind = NodeStatus::Kind;
+  return {.kind = S_ISREG(found.st_mode)   ? Kind::kRegular
+                  : S_ISDIR(found.st_mode) ? Kind::kDirectory
+                  : S_ISBLK(found.st_mode) ? Kind::kBlockDevice
+                  : S_ISLNK(found.st_mode) ? Kind::kLink
+                                           : Kind::kOther,
+          .links = found.st_nlink,
+          .owner = found.st_uid,
+          .bytes = found.st_size};
+}
+
 int resolve(int directory) { return directory == IoCalls::kWorkingDirectory ? AT_FDCWD : directory; }
 
 // Growing past the process's limit is a signal that ends it; as an error it can be handled.
@@ -65,15 +77,18 @@ int IoCalls::close(int descriptor) { return or_errno(::close(descriptor)); }
 int IoCalls::stat_node(int descriptor, NodeStatus& status) {
   struct stat found{};
   if (::fstat(descriptor, &found) != 0) return -errno;
-  status.kind = S_ISREG(found.st_mode)   ? NodeStatus::Kind::kRegular
-                : S_ISDIR(found.st_mode) ? NodeStatus::Kind::kDirectory
-                : S_ISBLK(found.st_mode) ? NodeStatus::Kind::kBlockDevice
-                                         : NodeStatus::Kind::kOther;
-  status.links = found.st_nlink;
-  status.owner = found.st_uid;
-  status.bytes = found.st_size;
+  status = status_of(found);
   return 0;
 }
+
+int IoCalls::stat_path(const char* path, NodeStatus& status) {
+  struct stat found{};
+  if (::lstat(path, &found) != 0) return -errno;
+  status = status_of(found);
+  return 0;
+}
+
+int IoCalls::access(const char* path, int mode) { return or_errno(::access(path, mode)); }
 
 int IoCalls::geometry(int descriptor, DeviceGeometry& geometry) {
 #if defined(__linux__)

@@ -105,6 +105,16 @@ int IoScript::stat_node(int descriptor, NodeStatus& status) {
   return result;
 }
 
+int IoScript::stat_path(const char* path, NodeStatus& status) {
+  if (const int failure = count()) return failure;
+  return IoCalls::stat_path(path, status);
+}
+
+int IoScript::access(const char* path, int mode) {
+  if (const int failure = count()) return failure;
+  return IoCalls::access(path, mode);
+}
+
 int IoScript::geometry(int descriptor, DeviceGeometry& geometry) {
   if (const int failure = count()) return failure;
   {

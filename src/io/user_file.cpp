@@ -2,7 +2,6 @@
 #include "orlop/io/user_file.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -25,11 +24,15 @@ void check_path(std::string_view what, const std::string& path) {
     raise<ValueError>(what, "the path has an embedded NUL: no file can have it");
 }
 
-// A device or a pipe is not to be replaced by a file, which the rename would do.
-void check_replaceable(std::string_view what, const std::string& path) {
-  struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) return;
-  if (!S_ISREG(found.st_mode) && !S_ISLNK(found.st_mode) && !S_ISDIR(found.st_mode))
+// A device or a pipe is not to be replaced by a file, which the rename would do; nor is what cannot be looked
+// at.
+void check_replaceable(IoCalls& calls, std::string_view what, const std::string& path) {
+  using Kind = NodeStatus::Kind;
+  NodeStatus found;
+  const int result = uninterrupted([&] { return calls.stat_path(path.c_str(), found); });
+  if (result == -ENOENT) return;
+  if (result < 0) raise_os_error(what, "stat", -result, path);
+  if (found.kind == Kind::kBlockDevice || found.kind == Kind::kOther)
     raise<ValueError>(what, "'", path, "' is no regular file; only those are replaced");
 }
 
@@ -42,7 +45,7 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 int open_unnamed(IoCalls& calls, const std::string& folder) {
 #ifdef O_TMPFILE
   const int opened = open_making_room(calls, folder + ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
-  if (opened >= 0 && ::access("/proc/self/fd", X_OK) == 0) return opened;
+  if (opened >= 0 && calls.access("/proc/self/fd", X_OK) == 0) return opened;
   if (opened >= 0) calls.close(opened);
 #endif
   return -1;
@@ -107,7 +110,7 @@ OutputFile::OutputFile(std::string_view what, std::string path, Index bytes)
     : what_(what), path_(std::move(path)), calls_(io_calls()), owner_(process_id()) {
   check_path(what_, path_);
   const BlockingScope blocking;
-  check_replaceable(what_, path_);
+  check_replaceable(*calls_, what_, path_);
   const std::string folder = folder_of(path_);
   descriptor_ = open_unnamed(*calls_, folder);
   try {

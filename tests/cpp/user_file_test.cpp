@@ -167,6 +167,41 @@ TEST_P(OutputFiles, RefuseWhatCannotBeReplaced) {
   EXPECT_THAT(names(), ElementsAre("directory", "pipe"));
 }
 
+TEST_P(OutputFiles, WhatCannotBeLookedAtIsNotReplaced) {
+  class Blind final : public IoCalls {
+   public:
+    int stat_path(const char*, NodeStatus&) override { return interrupted_++ == 0 ? -EINTR : -EIO; }
+    int interrupted_ = 0;
+  };
+  put("old", "old");
+  const int before = open_descriptors();
+  {
+    const ScopedIoCalls blind(std::make_shared<Blind>());
+    EXPECT_EQ(code_of([&] { save("old", "new"); }), EIO);
+  }
+  EXPECT_EQ(content("old"), "old");
+  EXPECT_THAT(names(), ElementsAre("old"));
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_P(OutputFiles, HaveANameFromTheStartWhereTheyCouldGetNoneLater) {
+  class Unreachable final : public IoCalls {
+   public:
+    int access(const char*, int) override { return -EACCES; }
+  };
+  const int before = open_descriptors();
+  {
+    const ScopedIoCalls unreachable(std::make_shared<Unreachable>());
+    OutputFile file("Test", place("new"), 1);
+    EXPECT_THAT(names(), ElementsAre(StartsWith(".orlop-saving-")));
+    file.write(std::as_bytes(std::span("x", 1)), 0);
+    file.commit();
+  }
+  EXPECT_EQ(content("new"), "x");
+  EXPECT_THAT(names(), ElementsAre("new"));
+  EXPECT_EQ(open_descriptors(), before);
+}
+
 TEST_P(OutputFiles, WhatClosingReportsComesBeforeTheName) {
   class Closing final : public Named {
    public:

@@ -107,7 +107,7 @@ SAVE = """if True:
     from orlop import friendly, io
     from orlop._testing import IoScript, file_backed_io
     at, signal_, is_named, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "named", sys.argv[4]
-    no_unnamed_files = dict(fail_at=1, fail_errno=errno.EOPNOTSUPP) if is_named else {}
+    no_unnamed_files = dict(fail_at=2, fail_errno=errno.EOPNOTSUPP) if is_named else {}
     tensor = friendly.full(300, value=2.0)
     with file_backed_io(script := IoScript(signal_at=at, signal=signal_, **no_unnamed_files)):
         io.save_npy(path, tensor)

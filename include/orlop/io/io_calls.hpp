@@ -16,9 +16,9 @@
 
 namespace orlop::inline v0::detail {
 
-/// What a descriptor refers to.
+/// What a descriptor or a path refers to.
 struct NodeStatus {
-  enum class Kind : std::uint8_t { kRegular, kDirectory, kBlockDevice, kOther };
+  enum class Kind : std::uint8_t { kRegular, kDirectory, kBlockDevice, kLink, kOther };
   Kind kind = Kind::kOther;
   std::uint64_t links = 0;
   std::uint32_t owner = 0;
@@ -51,6 +51,10 @@ class ORLOP_API IoCalls {
   /// Closed in any case, also when an error is returned.
   virtual int close(int descriptor);
   virtual int stat_node(int descriptor, NodeStatus& status);
+  /// Of what has the path itself: a symbolic link is not followed.
+  virtual int stat_path(const char* path, NodeStatus& status);
+  /// Whether the process may reach what has the path, in the kernel's `mode`.
+  virtual int access(const char* path, int mode);
   virtual int geometry(int descriptor, DeviceGeometry& geometry);
   virtual Index pread(int descriptor, void* data, std::size_t bytes, Index offset);
   virtual Index pwrite(int descriptor, const void* data, std::size_t bytes, Index offset);

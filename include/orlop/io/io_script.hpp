@@ -79,6 +79,8 @@ class ORLOP_API IoScript final : public IoCalls {
   int open(int directory, const char* path, int flags, unsigned mode) override;
   int close(int descriptor) override;
   int stat_node(int descriptor, NodeStatus& status) override;
+  int stat_path(const char* path, NodeStatus& status) override;
+  int access(const char* path, int mode) override;
   int geometry(int descriptor, DeviceGeometry& geometry) override;
   Index pread(int descriptor, void* data, std::size_t bytes, Index offset) override;
   Index pwrite(int descriptor, const void* data, std::size_t bytes, Index offset) override;
