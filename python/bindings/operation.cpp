@@ -63,12 +63,20 @@ std::string call_name(const Operation& operation) {
   return operation.is_dispatched() ? operation.operation_name() : operation.implementation_name();
 }
 
-Tensor forward(Operation& self, const nb::args& args, const nb::kwargs& kwargs) {
+// The Operation whose method was called: a subclass may have forgotten the constructor of the base.
+Operation& to_self(nb::handle self) {
+  if (auto* operation = try_native<Operation>(self)) return *operation;
+  raise<TypeError>("Operation", "self must be an Operation: got ", python_type_name(self));
+}
+
+Tensor forward(nb::handle object, const nb::args& args, const nb::kwargs& kwargs) {
+  Operation& self = to_self(object);
   const auto* options = keyword_options(kwargs, call_name(self));
   return self.forward(to_arguments(self, args), options);
 }
 
-Tensor execute_lowered(Operation& self, const nb::args& args, const nb::kwargs& kwargs) {
+Tensor execute_lowered(nb::handle object, const nb::args& args, const nb::kwargs& kwargs) {
+  Operation& self = to_self(object);
   const auto* options = keyword_options(kwargs, call_name(self));
   return self.execute_lowered(to_arguments(self, args), options);
 }
@@ -76,8 +84,8 @@ Tensor execute_lowered(Operation& self, const nb::args& args, const nb::kwargs& 
 // The instance's dict lives in the C++ context under this key.
 constexpr const char* context_key = "python";
 
-nb::dict context(Operation& self) {
-  auto& ctx = self.ctx();
+nb::dict context(nb::handle self) {
+  auto& ctx = to_self(self).ctx();
   auto found = ctx.find(context_key);
   if (found == ctx.end()) found = ctx.emplace(context_key, PythonValue{nb::dict()}).first;
   return nb::borrow<nb::dict>(std::any_cast<PythonValue&>(found->second).value);
@@ -98,11 +106,11 @@ nb::tuple input_versions(const Operation& self) {
   return nb::tuple(list);
 }
 
-void store_inputs(Operation& self, const nb::args& args) {
+void store_inputs(nb::handle self, const nb::args& args) {
   std::vector<Tensor> tensors;
   for (nb::handle value : args)
     if (TensorObject* tensor = try_tensor(value)) tensors.emplace_back(Ref<TensorObject>(tensor));
-  self.store_inputs(tensors);
+  to_self(self).store_inputs(tensors);
 }
 
 }  // namespace
@@ -178,7 +186,8 @@ void bind_operation(nb::module_& module) {
           "inputs"_a)
       .def(
           "backward",
-          [](Operation& self, nb::handle gradient) {
+          [](nb::handle object, nb::handle gradient) {
+            Operation& self = to_self(object);
             if (is_python(self)) return gradients_tuple(self.Operation::backward(Tensor()));
             return gradients_tuple(self.backward(to_tensor(gradient, call_name(self), "gradient")));
           },
@@ -188,9 +197,9 @@ void bind_operation(nb::module_& module) {
            "Keeps the Tensors among the arguments with fresh version tokens.")
       .def(
           "inputs",
-          [](const Operation& self) {
+          [](nb::handle self) {
             nb::list list;
-            for (const Tensor& tensor : self.inputs()) list.append(tensor);
+            for (const Tensor& tensor : to_self(self).inputs()) list.append(tensor);
             return nb::tuple(list);
           },
           "The kept Tensors.")
@@ -214,9 +223,10 @@ void bind_operation(nb::module_& module) {
                                         "The one class of all built-in operations (P45).");
   module.def(
       "execute_lowered_operation",
-      [](Operation& operation, const nb::args& args, const nb::kwargs& kwargs) {
+      [](nb::handle operation, const nb::args& args, const nb::kwargs& kwargs) {
         return execute_lowered(operation, args, kwargs);
       },
+      nb::sig("def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor"),
       "operation"_a, "inputs"_a, "kwargs"_a,
       "The base path of `_execute_lowered`, whatever a subclass shadows.");
   module.def(

@@ -291,6 +291,9 @@ nb::object from_enum(Accumulation value) { return member(value); }
 std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
   if (!PyUnicode_Check(value.ptr()))
     raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
+  if (!is_text(value))
+    raise<ValueError>(what, field, " must be text: got '", to_text(value),
+                      "'; a lone surrogate is none, leave it out");
   return to_text(value);
 }
 

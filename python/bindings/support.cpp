@@ -77,11 +77,23 @@ PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
 
 void throw_python_error() { throw nb::python_error(); }
 
+bool is_text(nb::handle value) {
+  if (PyUnicode_AsUTF8AndSize(value.ptr(), nullptr) != nullptr) return true;
+  if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw_python_error();
+  PyErr_Clear();
+  return false;
+}
+
 std::string to_text(nb::handle value) {
-  Py_ssize_t bytes = 0;
-  const char* const words = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
-  if (words == nullptr) throw_python_error();
-  return {words, static_cast<std::size_t>(bytes)};
+  if (is_text(value)) {
+    Py_ssize_t bytes = 0;
+    const char* const words = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
+    return {words, static_cast<std::size_t>(bytes)};
+  }
+  // Nothing here has such a name; where it is looked for or told, escapes stand for what is no text.
+  const nb::object escaped = nb::steal(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "backslashreplace"));
+  if (!escaped.is_valid()) throw_python_error();
+  return {PyBytes_AS_STRING(escaped.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(escaped.ptr()))};
 }
 
 std::string python_type_name(nb::handle value) {
@@ -277,6 +289,9 @@ void translate_error(const std::exception_ptr& pointer) {
   } catch (const std::length_error&) {  // a copy of more elements than memory can have
     PyErr_SetString(PyExc_MemoryError,
                     "[orlop] no memory for a copy of so many elements; use smaller operands");
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError,
+                    "[orlop] no memory for what the call works with; use smaller operands");
   }
 }
 
@@ -297,8 +312,6 @@ void set_python_error() noexcept {
     translate_error(std::current_exception());
   } catch (nb::python_error& error) {
     error.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }

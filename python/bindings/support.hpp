@@ -72,7 +72,10 @@ bool to_bool(nb::handle value, std::string_view what, std::string_view name);
 /// `iter(value)`, or TypeError ‹<name> must be iterable›.
 nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name);
 
-/// The words of a str. nanobind's own conversion ends the process where there is no memory for them.
+/// Whether a str is text: one with a lone surrogate is none.
+bool is_text(nb::handle value);
+/// The words of a str, with escapes for what is no text. nanobind's own conversion ends the process where
+/// there is no memory for them.
 std::string to_text(nb::handle value);
 /// The name of a Python object's type, for messages.
 std::string python_type_name(nb::handle value);
@@ -82,7 +85,9 @@ template <class T>
 T* try_native(nb::handle value) {
   if (!nb::isinstance<T>(value)) return nullptr;
   if (!nb::inst_ready(value))
-    raise<TypeError>(python_type_name(value), "the object is not initialised; call the constructor first");
+    raise<TypeError>(python_type_name(value),
+                     "the object is not initialised: its base class has not run __init__; call "
+                     "super().__init__() before it is used");
   return nb::inst_ptr<T>(value);
 }
 

@@ -37,7 +37,9 @@ Argument to_argument(nb::handle value) {
   if (nb::isinstance<Shape>(value)) return Argument::of(nb::cast<Shape>(value));
   if (nb::isinstance<Stride>(value)) return Argument::of(nb::cast<Stride>(value));
   if (is_tree(value)) return Argument::of(to_tree(value, "operation", "an argument"));
-  if (PyUnicode_Check(value.ptr())) return Argument::of(to_text(value), "str");
+  // A str that is no text stays the object it is.
+  if (PyUnicode_Check(value.ptr()))
+    return is_text(value) ? Argument::of(to_text(value), "str") : python_argument(value);
   if (nb::isinstance<Carrier>(value))
     return Argument::of(nb::cast<Ref<Carrier>>(value), python_type_name(value));
   if (value.is_none()) return Argument::of(nullptr, "None");

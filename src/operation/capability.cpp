@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "operation/dispatch.hpp"
 #include "operation/plan_table.hpp"
 #include "orlop/base/forever.hpp"
 #include "orlop/dtype/dtype.hpp"
@@ -205,9 +206,9 @@ std::string detail::unsupported_reason(std::string_view class_name, const Capabi
                                        const OperationPlan& plan) {
   if (set.find(plan) != nullptr) return {};
   if (refusal_kind(set, plan) == RefusalKind::Operation)
-    return message(class_name, "does not support the operation '", plan.operation,
+    return message(class_name, "does not support the operation '", described_name(plan.operation),
                    "': it advertises no plan of that name; move the operands to a carrier that does");
-  return message(class_name, "supports '", plan.operation, "', but not this plan: operands ",
+  return message(class_name, "supports '", described_name(plan.operation), "', but not this plan: operands ",
                  operands_text(plan.operands), " (role:dtype:conversion), compute ", value_of(plan.compute),
                  ", accumulation ", or_none(accumulation_text(plan.accumulation)), ", accumulator ",
                  or_none(name_or_empty(plan.accumulator_dtype)), ", output ", plan.output.name(),

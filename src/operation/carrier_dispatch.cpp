@@ -43,8 +43,19 @@ const Tensor* find_dispatching_tensor(std::string_view name, std::span<const Arg
                    " and ", other->carrier_type(), "; move one of them first");
 }
 
+std::string_view public_name(std::string_view operation) noexcept {
+  for (const std::string_view name : {"sort", "topk"})
+    if (operation.starts_with('_') && operation.substr(1).starts_with(name)) return name;
+  return operation;
+}
+
+std::string described_name(std::string_view operation) {
+  const std::string_view name = public_name(operation);
+  return name == operation ? std::string(operation) : text(name, " (", operation, ')');
+}
+
 Ref<Operation> Carrier::make_operation(std::string_view operation_name) {
-  raise<NotImplementedError>(carrier_class().name(), "operation ", operation_name,
+  raise<NotImplementedError>(carrier_class().name(), "operation ", described_name(operation_name),
                              " is not supported on this carrier; move the Tensor to a carrier that computes");
 }
 

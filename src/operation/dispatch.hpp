@@ -20,6 +20,11 @@ namespace orlop::inline v0 {
   return operation.operation_name().empty() ? "Operation" : std::string_view(operation.operation_name());
 }
 
+/// The function that a user calls for an operation: sort and topk each have two behind them.
+[[nodiscard]] std::string_view public_name(std::string_view operation) noexcept;
+/// The same for refusals of carriers, with the operation's own name beside it where that is another one.
+[[nodiscard]] std::string described_name(std::string_view operation);
+
 /// One shape per argument for the event of a call.
 [[nodiscard]] InputShapes shapes_of(std::span<const Argument> inputs);
 

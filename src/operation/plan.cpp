@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_set>
 
+#include "operation/dispatch.hpp"
 #include "operation/plan_table.hpp"
 #include "orlop/base/error.hpp"
 #include "orlop/base/forever.hpp"
@@ -337,24 +338,24 @@ const OperationOverload& matching_overload(const OperationSpec& spec, std::span<
   std::string allowed;
   for (const OperationOverload& overload : spec.overloads())
     allowed += text(allowed.empty() ? "" : " or ", signature_of(overload.roles));
-  raise<TypeError>(spec.name(), "cannot be called with operands ", signature_of(roles), "; it takes ",
-                   allowed);
+  raise<TypeError>(public_name(spec.name()), "cannot be called with operands ", signature_of(roles),
+                   "; it takes ", allowed);
 }
 
 // P7, first match.
 void check_tensor_dtype(const OperationSpec& spec, const DType& dtype, std::span<const DType* const> domain,
                         std::size_t position) {
+  const std::string_view name = public_name(spec.name());
   const std::string where = text("operand ", position, " has dtype ", dtype.name());
   if (dtype.is_compound())
-    raise<NotImplementedError>(spec.name(), where, ", a compound; operations compute on ", names_of(domain),
+    raise<NotImplementedError>(name, where, ", a compound; operations compute on ", names_of(domain),
                                "; decode the planes first");
-  if (!dtype.is_simple())
-    raise<TypeError>(spec.name(), where, ", which is abstract; use one of ", names_of(domain));
+  if (!dtype.is_simple()) raise<TypeError>(name, where, ", which is abstract; use one of ", names_of(domain));
   if (std::ranges::find(domain, &dtype) != domain.end()) return;
   if (code_of(dtype) == no_code || &dtype == &dtypes::Bool)
-    raise<NotImplementedError>(spec.name(), where, ", on which it is not implemented; use one of ",
+    raise<NotImplementedError>(name, where, ", on which it is not implemented; use one of ",
                                names_of(domain));
-  raise<TypeError>(spec.name(), where, "; use one of ", names_of(domain));
+  raise<TypeError>(name, where, "; use one of ", names_of(domain));
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ Ref<Operation> view_operation(std::string_view name) {
 Ref<Operation> table_operation(std::string_view name) {
   const Definition* definition = find_definition(name);
   if (definition == nullptr)
-    raise<NotImplementedError>("table_operation", "no built-in operation has the name ", name);
+    raise<NotImplementedError>("table_operation", "no built-in operation has this name: got '", name,
+                               "'; registered_operations() lists those that there are");
   return make_ref<TableOperation>(*definition);
 }
 

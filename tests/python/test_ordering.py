@@ -272,10 +272,21 @@ def test_other_carriers_order_as_well(make):
 
 def test_a_file_orders_nothing():
     stored = Tensor(FileBacked(dtype=DType.Float32).new_like([1.0]), 0, Layout(Shape(1), Stride(1)))
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match=r"operation sort \(_sort_values\) is not supported"):
         orlop.sort(stored)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match=r"operation topk \(_topk_values\) is not supported"):
         orlop.topk(stored, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refusals_name_the_function_that_was_called(kind):
+    flags = tensor(np.array([True, False]), kind=kind)
+    with pytest.raises(NotImplementedError, match=r"^\[sort\] operand 0 has dtype Bool"):
+        orlop.sort(flags)
+    with pytest.raises(NotImplementedError, match=r"^\[topk\] operand 0 has dtype Bool"):
+        orlop.topk(flags, 1)
+    with pytest.raises(TypeError, match=r"^\[topk\] largest must be a bool: got number"):
+        flags.carrier.dispatch_op("_topk_indices").forward(floats(1.0, kind=kind), 1, 0, 1)
 
 
 def test_forward_has_the_defaults_of_the_functions():
@@ -339,6 +350,22 @@ def test_indices_have_no_gradient(kind):
         assert operation.inputs() == ()
         assert operation.backward(source) == (None,)
         assert table_operation(name).backward(source) == (None,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_indices_have_no_gradient_in_a_hierarchy_either(kind):
+    inside = Evictable(floats(1.0, 2.0, kind=kind).carrier, FileBacked(dtype=DType.Float32))
+    for carrier in (inside, Evictable(inside.new_like([1.0, 2.0]), Generic([0.0], dtype=DType.Float32))):
+        source = Tensor(carrier, 0, canonical((2,)))
+        for name, arguments in (("_sort_indices", ()), ("_topk_indices", (1,))):
+            operation = carrier.dispatch_op(name)
+            operation.forward(source, *arguments)
+            assert operation.inputs() == () and operation.backward(source) == (None,)
+        with orlop.no_grad():
+            values = carrier.dispatch_op("_sort_values")
+            values.forward(source)
+        with pytest.raises(RuntimeError, match="nothing was saved for backward"):
+            values.backward(source)
 
 
 def test_integers_have_no_gradient():

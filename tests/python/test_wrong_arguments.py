@@ -8,7 +8,7 @@ import pytest
 from arrays import floats, ints, tensor
 
 import orlop
-from orlop import Node, Shape, Stride, Tree, einops, friendly, functional
+from orlop import CPU, Layout, MoveOperation, Node, Shape, Stride, Tensor, Tree, einops, friendly, functional, operation
 
 PATTERN = r"^\[[^\]]+\] .+"
 TENSORS = ["lhs", "rhs", "tensor", "base", "exponent", "lower", "upper", "on_true", "on_false", "updates"]
@@ -254,3 +254,58 @@ def test_numpys_bool_is_a_scalar_of_operators_as_pythons_is():
         assert friendly.to_list(t * scalar) == friendly.to_list(scalar * t) == [2.0, 3.0]
         assert friendly.to_list(t == scalar) == [False, False]
     assert friendly.to_list(t - np.False_) == [2.0, 3.0]
+
+
+# --- Names that are no text, objects without their base, no memory ---------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a\ud800", "\udfff", "nobody's", "a\0", ""])
+def test_a_name_that_nothing_has_is_unknown_whatever_is_in_it(name):
+    carrier = floats(1.0).carrier
+    for call in (carrier.dispatch_op, operation.table_operation):
+        with pytest.raises(NotImplementedError, match=PATTERN):
+            call(name)
+    for call in (
+        lambda: einops.einsum(matrix(), matrix(), name),
+        lambda: orlop.rearrange(matrix(), name),
+        lambda: CPU(1, **{name: 1}),
+        lambda: operation.OperandSpec(name, operation.OperandKind.TENSOR),
+        lambda: operation.operation_definition(name),
+    ):
+        with pytest.raises((TypeError, ValueError, LookupError), match=PATTERN) as caught:
+            call()
+        assert not isinstance(caught.value, UnicodeError)
+
+
+@pytest.mark.filterwarnings("ignore:nanobind. attempted to access an uninitialized instance")
+@pytest.mark.parametrize("base", [operation.Operation, MoveOperation])
+def test_an_operation_without_its_base_constructor_says_so(base):
+    class Forgetful(base):
+        def __init__(self):
+            self.ready = False
+
+        def _forward(self, tensor, *rest):
+            return tensor
+
+    source = floats(1.0)
+    for call in (
+        lambda made: made.forward(source, source.carrier),
+        lambda made: made._execute_lowered(source),
+        lambda made: operation.execute_lowered_operation(made, source),
+        lambda made: made.store_inputs(source),
+        lambda made: made.inputs(),
+        lambda made: made.ctx,
+    ):
+        with pytest.raises(TypeError, match=r"^\[Forgetful\] the object is not initialised: .*super\(\).__init__\(\)"):
+            call(Forgetful())
+    with pytest.raises(TypeError, match=PATTERN):
+        base.forward(3, source)
+
+
+def test_a_convolution_beyond_all_memory_says_so_in_our_words():
+    def repeated(*extents):
+        return Tensor(CPU(1), 0, Layout(Shape(*extents), Stride(*[0] * len(extents))))
+
+    features = 1 << 40
+    with pytest.raises(MemoryError, match=PATTERN):
+        orlop.conv_general(repeated(1, features, 1), repeated(1, features, 1), [1], [(0, 0)])

@@ -5,6 +5,7 @@
 #include "operation/gradient.hpp"
 #include "orlop/carriers/evictable/evictable.hpp"
 #include "orlop/operation/grad_mode.hpp"
+#include "orlop/operation/table_operation.hpp"
 
 namespace orlop::inline v0 {
 
@@ -80,6 +81,12 @@ Tensor EvictableOperation::forward_impl(std::span<const Argument> inputs) {
 
 namespace {
 
+/// Whether it is an operation of the table, perhaps below further hierarchies.
+bool is_own(const Operation& operation) {
+  return dynamic_cast<const TableOperation*>(&operation) != nullptr ||
+         dynamic_cast<const EvictableOperation*>(&operation) != nullptr;
+}
+
 /// The cotangent on the primary's class.
 Tensor lowered_gradient(std::string_view name, const Tensor& gradient, CarrierClass primary_class) {
   const Evictable* hierarchy = gradient ? hierarchy_of(gradient) : nullptr;
@@ -98,6 +105,8 @@ Gradients EvictableOperation::backward(const Tensor& gradient) {
   const std::string& name = primary_operation_->operation_name();
   if (!was_run_) raise<RuntimeError>(name, "backward needs a forward call first");
   const std::vector<Tensor> saved = inputs();
+  // Of an operation of the table the gradients may need nothing, or it says what is missing.
+  if (saved.empty() && is_own(*primary_operation_)) return primary_operation_->backward(gradient);
   if (saved.empty())
     raise<RuntimeError>(name, "nothing was saved for backward: run forward with gradients enabled");
   const CarrierClass primary_class = hierarchy_of(saved.front())->primary()->carrier_class();

@@ -38,13 +38,16 @@ class OrderingDefinition : public Definition {
     if (arguments.size() < required || arguments.size() > required + 2)
       raise<TypeError>(what(), "takes ", required, " to ", required + 2, " arguments: got ",
                        arguments.size());
-    if (arguments[0].tensor() == nullptr) raise<TypeError>(what(), "the first argument must be a Tensor");
+    if (arguments[0].tensor() == nullptr)
+      raise<TypeError>(what(), "the first argument must be a Tensor: got ", arguments[0].type_name());
     if (has_count_) require_integer(arguments[1], "k");
     if (arguments.size() > required) require_integer(arguments[required], "axis");
     if (arguments.size() > required + 1) {
-      const Scalar* flag = arguments[required + 1].scalar();
+      const Argument& given = arguments[required + 1];
+      const Scalar* flag = given.scalar();
       if (flag == nullptr || !flag->is_bool())
-        raise<TypeError>(what(), has_count_ ? "largest" : "descending", " must be a bool");
+        raise<TypeError>(what(), has_count_ ? "largest" : "descending", " must be a bool: got ",
+                         given.type_name(), "; use True or False");
     }
   }
 
@@ -68,7 +71,7 @@ class OrderingDefinition : public Definition {
 
   void require_integer(const Argument& argument, std::string_view parameter) const {
     if (argument.scalar() == nullptr || !argument.scalar()->is_integer())
-      raise<TypeError>(what(), parameter, " must be an integer");
+      raise<TypeError>(what(), parameter, " must be an integer: got ", argument.type_name());
   }
 
   [[nodiscard]] Index count_of(std::span<const Argument> arguments, Index extent) const {

@@ -3,9 +3,8 @@
 
 #include <limits>
 #include <memory>
-#include <new>
 
-#include "orlop/base/message.hpp"
+#include "orlop/base/error.hpp"
 #include "storage/host_memory.hpp"
 
 namespace orlop::inline v0 {
@@ -18,7 +17,9 @@ class Scratch {
   explicit Scratch(Index count) : size_(count) {
     if (count <= std::numeric_limits<Index>::max() / Index{sizeof(T)})
       memory_ = allocate_host_memory(static_cast<std::size_t>(count) * sizeof(T), false);
-    if (!memory_) throw std::bad_alloc();
+    if (!memory_)
+      raise<MemoryError>("CPU", "no memory to work in: ", count, " values of ", sizeof(T),
+                         " bytes; use smaller operands");
   }
   [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(memory_.get()); }
   [[nodiscard]] std::byte* bytes() const noexcept { return memory_.get(); }
