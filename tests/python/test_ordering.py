@@ -108,6 +108,17 @@ def test_long_fibres_agree_with_a_stable_order(size, flag):
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(
+    "choices",
+    [range(-1000, 1000), range(-(2**30), 2**30, 2**22), (INT32_MIN, INT32_MAX), range(250, 262), (7,), (255, 256, 2**24)],
+    ids=["around zero", "far apart", "ends", "across a digit", "one value", "single bits"],
+)
+@pytest.mark.parametrize("flag", [False, True])
+def test_integers_of_a_narrow_range_are_sorted(choices, flag):
+    values = np.random.default_rng(3).choice(np.array(choices, np.int32), 5000)
+    check_sort(ints(*values), values, 0, flag)
+
+
 def test_results_do_not_depend_on_the_threads():
     rng = np.random.default_rng(9)
     specials = rng.choice(np.array([*SPECIAL, *rng.standard_normal(90)], np.float32), 300_001)

@@ -5,15 +5,14 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "carriers/cpu/kernels/kernels.hpp"
 #include "operation/axis_loops.hpp"
+#include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
@@ -23,7 +22,8 @@ namespace {
 using Key = std::uint32_t;
 using Item = std::uint64_t;  // a key above a position: ascending items are a stable order
 
-constexpr Index block_size = 128;  // elements that are looked at together, in vectors
+constexpr Index block_size = 128;      // elements that are looked at together, in vectors
+constexpr Index selection_block = 32;  // the same where one that may win is then read one by one
 constexpr Key greatest_key = 0xFFFFFFFFU;
 constexpr Key sign_bit = 0x80000000U;
 
@@ -99,27 +99,37 @@ class Ranges {
   Index count_;
 };
 
-/// Writes the keys of all elements. Which of their bits differ.
+/// What is known of some keys.
+struct KeyRange {
+  Key least = ~Key{0};
+  Key greatest = 0;
+  Key set_somewhere = 0;
+  Key set_everywhere = ~Key{0};
+
+  void add(const KeyRange& other) {
+    least = std::min(least, other.least);
+    greatest = std::max(greatest, other.greatest);
+    set_somewhere |= other.set_somewhere;
+    set_everywhere &= other.set_everywhere;
+  }
+};
+
+/// Writes the keys of all elements.
 template <class KeyAt>
-Key make_keys(const Ranges& ranges, KeyAt key_at, Key* keys) {
-  std::vector<Key> set_somewhere(ranges.count());
-  std::vector<Key> set_everywhere(ranges.count());
+KeyRange make_keys(const Ranges& ranges, KeyAt key_at, Key* keys) {
+  std::vector<KeyRange> parts(ranges.count());
   ranges.for_each([&](std::size_t range, Index first, Index last) {
-    Key somewhere = 0;
-    Key everywhere = ~Key{0};
+    KeyRange part;
     for (; first < last; first += block_size) {  // two loops over cached keys, which compilers vectorize
       const Index end = std::min(first + block_size, last);
       for (Index i = first; i < end; ++i) keys[i] = key_at(i);
-      for (Index i = first; i < end; ++i) {
-        somewhere |= keys[i];
-        everywhere &= keys[i];
-      }
+      for (Index i = first; i < end; ++i) part.add({keys[i], keys[i], keys[i], keys[i]});
     }
-    set_somewhere[range] = somewhere;
-    set_everywhere[range] = everywhere;
+    parts[range] = part;
   });
-  const Key somewhere = std::reduce(set_somewhere.begin(), set_somewhere.end(), Key{0}, std::bit_or());
-  return somewhere & ~std::reduce(set_everywhere.begin(), set_everywhere.end(), ~Key{0}, std::bit_and());
+  KeyRange whole;
+  for (const KeyRange& part : parts) whole.add(part);
+  return whole;
 }
 
 constexpr unsigned digit_bits = 8;
@@ -163,6 +173,26 @@ void move_words(const Ranges& ranges, unsigned shift, WordAt word_at, Put put) {
   });
 }
 
+/// The digits that order some keys, from the least one on: those of `key - base` from each of `shifts`.
+struct Digits {
+  Key base = 0;
+  SmallVector<unsigned, 4> shifts;
+};
+
+/// Of the keys as they are, or of what they have above the least one, whichever are fewer.
+Digits find_digits(const KeyRange& range) {
+  Digits digits;
+  const Key differing = range.set_somewhere & ~range.set_everywhere;
+  for (unsigned shift = 0; shift < 32; shift += digit_bits)
+    if ((differing >> shift & digit_mask) != 0) digits.shifts.push_back(shift);
+  const unsigned width = static_cast<unsigned>(std::bit_width(range.greatest - range.least));
+  SmallVector<unsigned, 4> shifts;
+  for (auto shift = static_cast<unsigned>(std::countr_zero(differing)); shift < width; shift += digit_bits)
+    shifts.push_back(shift);
+  if (shifts.size() < digits.shifts.size()) digits = {range.least, shifts};
+  return digits;
+}
+
 /// A stable sort by keys, in digits of 8 bits, of which only those move words that differ: `write(place,
 /// word)` gets each word, which is `word_of(key, position)` of an element. Elements are read once: another
 /// thread may write them meanwhile.
@@ -170,26 +200,26 @@ template <class Word, class KeyAt, class WordOf, class Write>
 void radix_sort(Index size, Scratch& scratch, KeyAt key_at, WordOf word_of, Write write) {
   const Ranges ranges(size);
   Key* const keys = scratch.keys();
-  const Key differing = make_keys(ranges, key_at, keys);
-  unsigned digits = 0;
-  std::array<unsigned, 32 / digit_bits> shifts{};
-  for (unsigned shift = 0; shift < 32; shift += digit_bits)
-    if ((differing >> shift & digit_mask) != 0) shifts[digits++] = shift;
+  const Digits digits = find_digits(make_keys(ranges, key_at, keys));
+  const std::size_t count = digits.shifts.size();
 
   const std::array<Word*, 2> rooms = scratch.rooms<Word>();
-  const auto made = [=](Index i) { return word_of(keys[i], i); };
-  const auto move_digit = [&](unsigned digit, auto word_at) {
-    if (digit + 1 == digits)
-      move_words(ranges, shifts[digit], word_at, write);
+  const auto made = [=, base = digits.base](Index i) { return word_of(keys[i] - base, i); };
+  const auto write_whole = [=, base = word_of(digits.base, 0)](Key place, Word word) {
+    write(place, base + word);
+  };
+  const auto move_digit = [&](std::size_t digit, auto word_at) {
+    if (digit + 1 == count)
+      move_words(ranges, digits.shifts[digit], word_at, write_whole);
     else
-      move_words(ranges, shifts[digit], word_at,
+      move_words(ranges, digits.shifts[digit], word_at,
                  [to = rooms[digit % 2]](Key place, Word word) { to[place] = word; });
   };
-  if (digits == 0)
-    for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), made(i));
+  if (count == 0)
+    for (Index i = 0; i < size; ++i) write_whole(static_cast<Key>(i), made(i));
   else
     move_digit(0, made);
-  for (unsigned digit = 1; digit < digits; ++digit)
+  for (std::size_t digit = 1; digit < count; ++digit)
     move_digit(digit, [from = rooms[(digit - 1) % 2]](Index i) { return from[i]; });
 }
 
@@ -280,8 +310,8 @@ void select_items(const T* elements, Index size, Index count, Item* items) {
     limit = items[count - 1];
     last = elements[position_of(limit)];
   };
-  for (Index first = 0; first < size; first += block_size) {
-    const Index end = std::min(first + block_size, size);
+  for (Index first = 0; first < size; first += selection_block) {
+    const Index end = std::min(first + selection_block, size);
     if (limit != ~Item{0} && !may_precede<IsDescending>(elements + first, end - first, last)) continue;
     for (Index i = first; i < end; ++i) {
       const Item item = item_of(key_of<IsDescending>(elements[i]), i);
@@ -356,6 +386,7 @@ class Panel {
         elements_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(fibres * pitch_))) {}
 
   [[nodiscard]] T* fibre(Index number) { return elements_.get() + number * pitch_; }
+  [[nodiscard]] Index pitch() const { return pitch_; }
 
  private:
   Index pitch_;
@@ -365,20 +396,25 @@ class Panel {
 /// Copies `width` neighbouring fibres, the first of which begins at `first`.
 template <class T>
 void read_panel(const AxisLoops& loops, const T* first, Index width, Panel<T>& panel) {
-  const Index next = loops.fibres.step(0);
-  const Index step = loops.along.step(0);
-  Index ordinal = 0;
+  constexpr Index bytes = sizeof(T);
+  const Index step = loops.along.step(0) * bytes;
+  T* to = panel.fibre(0);
   for_each_run(loops.along, 0, loops.along.size, [&](std::span<const Index> offsets, Index count) {
-    const T* const run = first + offsets[0];
-    if (step <= next)
-      for (Index fibre = 0; fibre < width; ++fibre)
-        for (Index i = 0; i < count; ++i) panel.fibre(fibre)[ordinal + i] = run[fibre * next + i * step];
-    else
-      for (Index i = 0; i < count; ++i)
-        for (Index fibre = 0; fibre < width; ++fibre)
-          panel.fibre(fibre)[ordinal + i] = run[fibre * next + i * step];
-    ordinal += count;
+    const Plane plane{count, step, bytes, width, loops.fibres.step(0) * bytes, panel.pitch() * bytes};
+    copy_plane(reinterpret_cast<const std::byte*>(first + offsets[0]), reinterpret_cast<std::byte*>(to),
+               plane, bytes);
+    to += count;
   });
+}
+
+/// Copies the first `count` elements of each fibre to the result.
+template <class T>
+void write_panel(const AxisLoops& loops, Panel<T>& panel, Index count, Index width, T* first) {
+  constexpr Index bytes = sizeof(T);
+  const Plane plane{width, panel.pitch() * bytes,    loops.fibres.step(1) * bytes, count,
+                    bytes, loops.result_step * bytes};
+  copy_plane(reinterpret_cast<const std::byte*>(panel.fibre(0)), reinterpret_cast<std::byte*>(first), plane,
+             bytes);
 }
 
 template <bool IsDescending, class T, Written What>
@@ -399,10 +435,7 @@ void order_fibres(const KernelCall& call) {
     for (Index fibre = 0; fibre < width; ++fibre)
       order(reads_in_place ? from + fibre * fibres.step(0) : source.fibre(fibre),
             writes_in_place ? to + fibre * fibres.step(1) : target.fibre(fibre));
-    if (writes_in_place) return;
-    for (Index i = 0; i < count; ++i)
-      for (Index fibre = 0; fibre < width; ++fibre)
-        to[fibre * fibres.step(1) + i * loops.result_step] = target.fibre(fibre)[i];
+    if (!writes_in_place) write_panel(loops, target, count, width, to);
   };
   const Index grain = std::max(Index{1}, least_elements / size);
   parallel_for(fibres.size, grain, [&](Index begin, Index end) {
