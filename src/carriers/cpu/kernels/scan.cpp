@@ -19,7 +19,7 @@ namespace {
 
 constexpr Index row_width = 1024;  // fibres that go row by row together
 constexpr Index least_width = 16;  // fewer go on their own
-constexpr std::size_t lanes = 4;   // fibres on their own at once
+constexpr std::size_t lanes = 8;   // fibres on their own at once
 
 /// How a scan goes on: from `start`, `next(accumulated, element)`, of which `stored` is written.
 struct FloatingSum {
@@ -270,10 +270,13 @@ void multiply_rows(const typename Rule::Element* first, Index width, const Strid
     const auto* row = first + offsets[0];
     const Index step = reduced.step(0);
     Index i = 0;
-    for (; i + 2 <= count; i += 2, row += 2 * step)  // two rows for one pass over the products
-      for (Index lane = 0; lane < width; ++lane)
-        products[lane] = Rule::next(Rule::next(products[lane], row[lane]), row[lane + step]);
-    if (i < count)
+    for (; i + 4 <= count; i += 4, row += 4 * step)  // four rows for one pass over the products
+      for (Index lane = 0; lane < width; ++lane) {
+        const auto* const factor = row + lane;
+        const auto two = Rule::next(Rule::next(products[lane], factor[0]), factor[step]);
+        products[lane] = Rule::next(Rule::next(two, factor[2 * step]), factor[3 * step]);
+      }
+    for (; i < count; ++i, row += step)
       for (Index lane = 0; lane < width; ++lane) products[lane] = Rule::next(products[lane], row[lane]);
   });
 }
