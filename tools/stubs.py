@@ -146,7 +146,7 @@ def generate() -> dict[pathlib.Path, str]:
     shown = "".join(f"from orlop._core import {part} as {part}\n" for part in parts)
     return {
         PACKAGE / "__init__.pyi": lazy_stub(package, sorted(package._SUBMODULES)),
-        PACKAGE / "carriers/__init__.pyi": lazy_stub(carriers, []),
+        PACKAGE / "carriers/__init__.pyi": lazy_stub(carriers, sorted(carriers._SUBMODULES)),
         PACKAGE / "_core/__init__.pyi": shown + extension_stub(core),
         **{PACKAGE / f"_core/{part}.pyi": extension_stub(module) for part, module in parts.items()},
     }

@@ -13,7 +13,7 @@ namespace {
 /// A held Python object that any thread may drop.
 std::shared_ptr<void> held(nb::object object) {
   return {object.release().ptr(), [](void* owned) {
-            const nb::gil_scoped_acquire lock;
+            const InterpreterLock lock;
             Py_DECREF(static_cast<PyObject*>(owned));
           }};
 }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "orlop/storage/storage_dtype.hpp"
+#include "record.hpp"
 
 namespace orlop::bindings {
 
@@ -298,7 +299,7 @@ class PythonRule final : public RepresentationRule {
   PythonRule(const PythonRule&) = delete;
   PythonRule& operator=(const PythonRule&) = delete;
   ~PythonRule() override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     self_.reset();
   }
 
@@ -309,7 +310,7 @@ class PythonRule final : public RepresentationRule {
   }
   void forget_python() const { self_.reset(); }
   void validate(const RepresentationValidationContext& context) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     python().attr("validate")(from_context(context));
   }
   [[nodiscard]] Structure structure() const override { return structure_; }
@@ -569,23 +570,8 @@ void bind_level(nb::module_& module) {
           "scale", [](const Level& self) { return self.scale; }, "The SimpleDType of the scales.")
       .def_prop_ro(
           "block", [](const Level& self) { return from_extent(self.block); }, "An int, or Whole.")
-      .def("is_whole", &Level::is_whole, "Whether one scale covers everything below.")
-      .def("__eq__",
-           [](const Level& self, nb::handle other) -> nb::object {
-             if (!nb::isinstance<Level>(other)) return nb::borrow(Py_NotImplemented);
-             return nb::bool_(self == nb::cast<const Level&>(other));
-           })
-      .def("__hash__",
-           [](const Level& self) {
-             return nb::hash(nb::make_tuple(from_dtype(*self.scale), from_extent(self.block)));
-           })
-      .def("__repr__", &Level::to_string)
-      .def("__reduce__", [](nb::handle self) {
-        const Level& level = nb::cast<const Level&>(self);
-        return nb::make_tuple(self.type(),
-                              nb::make_tuple(from_dtype(*level.scale), from_extent(level.block)));
-      });
-  level.attr("__module__") = "orlop.carriers.dtype";
+      .def("is_whole", &Level::is_whole, "Whether one scale covers everything below.");
+  make_record(level, "orlop.carriers.dtype", {"scale", "block"});
 }
 
 void bind_symbolic_bits(nb::module_& module) {
@@ -608,22 +594,8 @@ void bind_symbolic_bits(nb::module_& module) {
           },
           "element_count"_a.none(),
           "Bits per element of a tensor of `element_count` elements, an int (TypeError) of at least 1 "
-          "(ValueError).")
-      .def("__eq__",
-           [](const SymbolicBits& self, nb::handle other) -> nb::object {
-             if (!nb::isinstance<SymbolicBits>(other)) return nb::borrow(Py_NotImplemented);
-             return nb::bool_(self == nb::cast<const SymbolicBits&>(other));
-           })
-      .def("__hash__",
-           [](const SymbolicBits& self) {
-             return nb::hash(nb::make_tuple(self.constant, self.whole_scale_bits));
-           })
-      .def("__repr__", &SymbolicBits::to_string)
-      .def("__reduce__", [](nb::handle self) {
-        const SymbolicBits& value = nb::cast<const SymbolicBits&>(self);
-        return nb::make_tuple(self.type(), nb::make_tuple(value.constant, value.whole_scale_bits));
-      });
-  bits.attr("__module__") = "orlop.carriers.dtype";
+          "(ValueError).");
+  make_record(bits, "orlop.carriers.dtype", {"constant", "whole_scale_bits"});
 }
 
 // --- Storage dtype helpers ---

@@ -77,7 +77,7 @@ PythonCompletion::PythonCompletion(const nb::object& completion, std::string_vie
 }
 
 bool PythonCompletion::done() const {
-  const nb::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   const nb::object value = nb::handle(completion_.get()).attr("done");
   return to_bool(value, what_, "done");
 }
@@ -100,32 +100,32 @@ class PythonStorage final : public StorageProvider {
         elementwise_fallback_(to_bool(record.attr("elementwise_fallback"), what, "elementwise_fallback")) {}
 
   [[nodiscard]] bool supports_dtype(const Carrier& carrier, const DType& dtype) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object result = call("supports_dtype", from_carrier(carrier), from_dtype(dtype));
     return to_bool(result, what, "the result of supports_dtype");
   }
   [[nodiscard]] Index physical_size(const Carrier& carrier) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object result = call("physical_size", from_carrier(carrier));
     if (!PyLong_CheckExact(result.ptr()))
       raise<TypeError>(what, "physical_size must return an int: got ", python_type_name(result));
     return to_index(result, what, "the result of physical_size");
   }
   void allocate(Carrier& carrier, Index slots) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     require_none(call("allocate", from_carrier(carrier), nb::int_(slots)), what, "allocate");
   }
   void release(Carrier& carrier) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     require_none(call("release", from_carrier(carrier)), what, "release");
   }
   [[nodiscard]] Scalar read(const Carrier& carrier, Index index) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object value = call("read", from_carrier(carrier), nb::int_(index));
     return to_scalar(value, what, "the result of read");
   }
   void write(Carrier& carrier, Index index, const Scalar& value) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     require_none(call("write", from_carrier(carrier), nb::int_(index), from_scalar(value)), what, "write");
   }
   [[nodiscard]] bool elementwise_fallback() const override { return elementwise_fallback_; }
@@ -151,7 +151,7 @@ class PythonTransferCompletion final : public ProviderCompletion<void> {
 
   [[nodiscard]] bool done() const override { return completion_.done(); }
   void wait() override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     require_none(completion_.wait(), what_, "wait() of a transfer's completion");
   }
 
@@ -163,7 +163,7 @@ class PythonTransferCompletion final : public ProviderCompletion<void> {
 PreparedTransfer to_prepared_transfer(const nb::object& prepared, std::string_view what) {
   return PreparedTransfer([submit = held(nb::object(prepared.attr("submit"))),
                            what = std::string(what)]() -> std::shared_ptr<ProviderCompletion<void>> {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object result = nb::handle(submit.get())();
     if (result.is_none()) return nullptr;
     return std::make_shared<PythonTransferCompletion>(result, what);
@@ -175,7 +175,7 @@ class PythonTransfer final : public TransferProvider {
   explicit PythonTransfer(nb::handle record) : record_(record) {}
 
   [[nodiscard]] Result<PreparedTransfer> prepare(const TransferRequest& request) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object answer = record_.get().attr("prepare")(extension_name("TransferRequest")(
         request.tensor, request.destination, python_class(request.source_class),
         python_class(request.destination_class), from_dtype(*request.dtype), request.layout,

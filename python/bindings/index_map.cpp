@@ -19,7 +19,7 @@ class PythonIndexMap final : public StoredIndexMap {
   using StoredIndexMap::StoredIndexMap;
 
   [[nodiscard]] Index index_ordinal(Index ordinal) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const Index value =
         to_index<ValueError>(call("_index_ordinal", ordinal), what, "the result of _index_ordinal");
     if (value < 0 || value >= codomain_size())
@@ -28,7 +28,7 @@ class PythonIndexMap final : public StoredIndexMap {
     return value;
   }
   [[nodiscard]] Ref<IndexMap> compose_with(const Ref<IndexMap>& inner) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object result = call("_compose", inner);
     IndexMap* composed = try_native<IndexMap>(result);
     if (composed == nullptr)
@@ -36,11 +36,11 @@ class PythonIndexMap final : public StoredIndexMap {
     return composed;
   }
   [[nodiscard]] std::optional<bool> composition_injectivity() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_known(call("_composition_injectivity"), what, "the result of _composition_injectivity");
   }
   [[nodiscard]] bool composition_is_identity() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_bool(call("_composition_is_identity"), what, "the result of _composition_is_identity");
   }
 

@@ -58,7 +58,7 @@ class PythonResultCompletion final : public ProviderCompletion<ProviderResult> {
 
   [[nodiscard]] bool done() const override { return completion_.done(); }
   ProviderResult wait() override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object result = completion_.wait();
     if (!is_record(result, "ProviderResult"))
       raise<TypeError>(what_, "wait() of a completion must return a ProviderResult: got ",
@@ -74,7 +74,7 @@ class PythonResultCompletion final : public ProviderCompletion<ProviderResult> {
 std::function<ProviderSubmission()> to_submit(const nb::object& prepared, std::string_view what) {
   return
       [submit = held(nb::object(prepared.attr("submit"))), what = std::string(what)]() -> ProviderSubmission {
-        const nb::gil_scoped_acquire lock;
+        const InterpreterLock lock;
         const nb::object result = nb::handle(submit.get())();
         if (is_record(result, "ProviderResult")) return to_result(result, what);
         return std::make_shared<PythonResultCompletion>(result, what);
@@ -89,7 +89,7 @@ class PythonKernel final : public Kernel {
 
   [[nodiscard]] Result<PreparedKernel> prepare(const ResolvedInvocation& invocation,
                                                const KernelExecutionInterface& interface) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object answer = prepare_.get()(from_invocation(invocation), from_interface(interface));
     return to_answer<PreparedKernel>(answer, "PreparedKernel", name_, [&](const nb::object& prepared) {
       return PreparedKernel(to_interface(prepared.attr("interface"), name_), to_submit(prepared, name_));
@@ -134,7 +134,7 @@ class PythonComposite final : public CompositeProvider {
   explicit PythonComposite(nb::handle record) : record_(record) {}
 
   [[nodiscard]] std::vector<OperationCapability> capabilities(const Carrier& carrier) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object answer = record_.get().attr("capabilities")(from_carrier(carrier));
     std::vector<OperationCapability> capabilities;
     for (const nb::handle entry : to_finite_tuple(answer, what, "the result of capabilities")) {
@@ -148,7 +148,7 @@ class PythonComposite final : public CompositeProvider {
 
   [[nodiscard]] std::vector<CarrierClass> result_carriers(
       const Carrier& carrier, const ResolvedInvocation& invocation) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object answer =
         record_.get().attr("result_carriers")(from_carrier(carrier), from_invocation(invocation));
     if (!PyTuple_Check(answer.ptr()))
@@ -160,7 +160,7 @@ class PythonComposite final : public CompositeProvider {
 
   [[nodiscard]] Result<PreparedComposite> prepare(Carrier& carrier,
                                                   const ResolvedInvocation& invocation) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object answer =
         record_.get().attr("prepare")(from_carrier(carrier), from_invocation(invocation));
     return to_answer<PreparedComposite>(answer, "PreparedComposite", what, [](const nb::object& prepared) {

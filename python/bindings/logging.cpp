@@ -21,7 +21,7 @@ nb::object logger_of(LogChannel channel) {
 /// With the interpreter, an error that is on its way kept, and errors of listeners reported, not raised.
 template <class Action>
 void aside(const Action& action) noexcept {
-  const nb::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   const nb::error_scope kept;
   try {
     action();

@@ -1,7 +1,7 @@
 // The extension module orlop._core: one private module, filled layer by layer.
 #include "support.hpp"
 
-NB_MODULE(_core, module) {
+NB_MODULE(core, module) {
   using namespace orlop::bindings;
   orlop::detail::install_python_counting(
       {[](PyObject* object) noexcept { with_interpreter([object] { Py_INCREF(object); }); },
@@ -38,4 +38,15 @@ NB_MODULE(_core, module) {
   bind_evictable(module);
   bind_tiled_evictable(module);
   bind_extension(module);
+}
+
+// What nanobind keeps of a module, our threads, counts and registries are those of the process: an import by
+// another interpreter would take them from the first.
+extern "C" NB_EXPORT PyObject* PyInit__core() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit_core();
+  PyErr_SetString(
+      PyExc_ImportError,
+      "[orlop] a sub-interpreter cannot import the module: only the main interpreter can; use threads "
+      "or processes");
+  return nullptr;
 }

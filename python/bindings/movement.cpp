@@ -24,12 +24,12 @@ class PythonMove final : public Native {
   [[nodiscard]] CarrierClass source_class() const override { return pin("source_class"); }
   [[nodiscard]] CarrierClass destination_class() const override { return pin("destination_class"); }
   [[nodiscard]] std::string implementation_name() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return python_type_name(self());
   }
   Gradients backward(const Tensor& gradient) override {
-    const nb::gil_scoped_acquire lock;
-    return overrides("backward") ? call_python_backward(self(), gradient) : Native::backward(gradient);
+    const InterpreterLock lock;
+    return overrides("backward") ? call_python_backward(*this, gradient) : Native::backward(gradient);
   }
   /// What `super()._forward` and `super()._copy` reach.
   Tensor native_transfer(const Tensor& tensor, const Ref<Carrier>& destination) {
@@ -46,13 +46,13 @@ class PythonMove final : public Native {
 
  protected:
   Tensor transfer(const Tensor& tensor, const Ref<Carrier>& destination) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides("_forward")) return Native::transfer(tensor, destination);
     const std::array<Argument, 2> arguments{Argument(tensor), Argument::of(destination)};
     return call_python_forward(self(), arguments);
   }
   void copy(const Tensor& tensor, Carrier& destination, const Tensor& output, Index element_count) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides("_copy")) return Native::copy(tensor, destination, output, element_count);
     const nb::object result = self().attr("_copy")(tensor, Ref<Carrier>(&destination), output, element_count);
     if (!result.is_none())
@@ -65,7 +65,7 @@ class PythonMove final : public Native {
     return !nb::object(self().type().attr(name)).is(nb::object(nb::type<Native>().attr(name)));
   }
   [[nodiscard]] CarrierClass pin(const char* name) const {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object value = self().type().attr(name);
     if (value.is_none()) return {};
     if (const CarrierClass pinned = carrier_class_of_type(value)) return pinned;
@@ -128,7 +128,7 @@ void bind_move(nb::module_& module, const char* name, nb::handle source_class, n
 std::shared_ptr<void> held(nb::handle object) {
   return {nb::borrow(object).release().ptr(), [](void* owned) {
             if (Py_IsInitialized() == 0) return;
-            const nb::gil_scoped_acquire lock;
+            const InterpreterLock lock;
             Py_DECREF(static_cast<PyObject*>(owned));
           }};
 }
@@ -151,7 +151,7 @@ MoveRoute to_route(nb::handle operation_class, std::string_view what) {
   route.name = to_text(operation_class.attr("__name__"));
   route.python_class = held(operation_class);
   route.make = [python_class = route.python_class, name = route.name] {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object operation = nb::handle(static_cast<PyObject*>(python_class.get()))();
     if (auto* move = try_native<MoveOperation>(operation)) return Ref<MoveOperation>(move);
     raise<TypeError>(name, "the class must make a MoveOperation: got ", python_type_name(operation));

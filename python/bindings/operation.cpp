@@ -18,19 +18,19 @@ nb::handle operation_type() { return nb::type<Operation>(); }
 class PythonOperation final : public Operation {
  public:
   Gradients backward(const Tensor& gradient) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides("backward")) return Operation::backward(gradient);
-    return call_python_backward(self(), gradient);
+    return call_python_backward(*this, gradient);
   }
 
   [[nodiscard]] std::string implementation_name() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_text(self().type().attr("__name__"));
   }
 
  protected:
   Tensor forward_impl(std::span<const Argument> inputs) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides("_forward"))
       raise<TypeError>(implementation_name(), "the class implements no _forward; an Operation needs one");
     return call_python_forward(self(), inputs);
@@ -126,16 +126,19 @@ Tensor call_python_forward(nb::handle operation, std::span<const Argument> input
   return to_tensor(result, python_type_name(operation), "the result of _forward");
 }
 
-Gradients call_python_backward(nb::handle operation, const Tensor& gradient) {
-  const std::string name = python_type_name(operation);
-  const nb::object result = operation.attr("backward")(gradient);
+Gradients call_python_backward(const Operation& operation, const Tensor& gradient) {
+  const nb::handle self = operation.python_object();
+  const std::string name = python_type_name(self);
+  const nb::object result = self.attr("backward")(gradient);
   if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr()))
     raise<TypeError>(name, "backward must return a tuple with one Tensor or None per saved input: got ",
                      python_type_name(result));
+  const auto& inputs = operation.inputs();
   Gradients gradients;
   for (nb::handle entry : result) {
-    if (entry.is_none())
-      gradients.emplace_back();
+    const std::size_t i = gradients.size();
+    if (entry.is_none() || (i < inputs.size() && !inputs[i].is_differentiable()))
+      gradients.emplace_back();  // P85: whatever it is
     else
       gradients.emplace_back(to_tensor(entry, name, "a gradient"));
   }

@@ -13,7 +13,7 @@ std::vector<Argument> to_arguments(const Operation& operation, nb::handle args);
 /// Calls `_forward` of the Python object behind an operation; TypeError where it returns no Tensor.
 Tensor call_python_forward(nb::handle operation, std::span<const Argument> inputs);
 /// Calls its `backward`; TypeError where it returns no tuple of Tensors and None.
-Gradients call_python_backward(nb::handle operation, const Tensor& gradient);
+Gradients call_python_backward(const Operation& operation, const Tensor& gradient);
 nb::tuple gradients_tuple(const Gradients& gradients);
 
 /// The collector's slots of an operation: those of counted objects, and the dict in its context.

@@ -101,14 +101,14 @@ class PythonSemantics final : public OperationSemantics {
       : resolve_(std::move(resolve)), reference_(std::move(reference)), vjp_(std::move(vjp)) {}
 
   [[nodiscard]] ResolvedInvocation resolve(const BoundOperationCall& call) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object made = resolve_.value(nb::cast(call.ref()));
     return to_invocation(made, call.definition().name(), "the result of resolve");
   }
   [[nodiscard]] bool has_reference() const override { return !reference_.value.is_none(); }
   [[nodiscard]] std::vector<Tensor> reference(const ResolvedInvocation& invocation) const override {
     if (!has_reference()) return OperationSemantics::reference(invocation);
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const nb::object made = reference_.value(from_invocation(invocation));
     constexpr std::string_view field = "the result of the reference";
     if (TensorObject* tensor = try_tensor(made)) return {Tensor(Ref<TensorObject>(tensor))};
@@ -118,7 +118,7 @@ class PythonSemantics final : public OperationSemantics {
   }
   [[nodiscard]] bool differentiable() const override { return !is_marker(vjp_.value, non_differentiable); }
   [[nodiscard]] Gradients vjp(const VJPContext& context, Cotangents cotangents) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const std::string& name = context.invocation().name();
     const nb::object made =
         vjp_.value(nb::cast(context.ref()), gradients_tuple({cotangents.begin(), cotangents.end()}));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "carrier.hpp"
+#include "orlop/base/blocking.hpp"
 #include "orlop/interop/chrome_trace.hpp"
 #include "orlop/operation/operation.hpp"
 #include "plans.hpp"
@@ -18,17 +19,17 @@ constexpr const char* home = "orlop.profiler";
 
 std::shared_ptr<void> python_type_of(const Object& operation) {
   if (operation.python_object() == nullptr) return nullptr;
-  const nb::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   PyObject* type = nb::handle(operation.python_object()).type().inc_ref().ptr();
   return {type, [](void* held) {
             if (Py_IsInitialized() == 0) return;
-            const nb::gil_scoped_acquire release_lock;
+            const InterpreterLock release_lock;
             Py_DECREF(static_cast<PyObject*>(held));
           }};
 }
 
 std::string sort_text_of(CarrierClass carrier_class) {
-  const nb::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   const nb::object type = python_class(carrier_class);
   if (!PyType_Check(type.ptr())) return std::string(carrier_class.name());
   return to_text(type.attr("__module__")) + '\n' + to_text(type.attr("__qualname__"));
@@ -89,7 +90,7 @@ void export_trace(const Profiler& self, nb::handle path) {
   if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw_python_error();
   const auto bytes = nb::steal<nb::bytes>(encoded);
   const std::filesystem::path target(std::string(bytes.c_str(), bytes.size()));
-  const nb::gil_scoped_release unlocked;
+  const BlockingScope unlocked;
   export_chrome_trace(self, target);
 }
 

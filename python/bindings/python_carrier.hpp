@@ -34,62 +34,62 @@ class PythonCarrier : public Base {
   explicit PythonCarrier(CarrierClass carrier_class) : Base(carrier_class) {}
 
   [[nodiscard]] Index size() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const Index result = to_index(self().attr("size")(), name(), "size()");
     if (result < 0) raise<ValueError>(name(), "size() must not be negative: got ", result);
     return result;
   }
   [[nodiscard]] const DType& dtype() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_dtype(self().attr("dtype")(), name());
   }
   [[nodiscard]] Scalar get_value(Index index) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_scalar(self().attr("get_value")(index), name(), "get_value()");
   }
   void set_value(Index index, const Scalar& value) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     self().attr("set_value")(index, from_scalar(value));
   }
   [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
                                       const NewLikeOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     nb::list list;
     for (const Scalar& value : values) list.append(from_scalar(value));
     return call_factory(*this, "new_like", list, factory_keywords(options.is_mutable, options.dtype, *this));
   }
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return call_factory(*this, "allocate_like", nb::int_(size),
                         factory_keywords(options.is_mutable, options.dtype, *this));
   }
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
                Index offset) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     self().attr("scatter")(to_scatter, scatter_onto, mapping, offset);
   }
   [[nodiscard]] DLPackInfo dlpack_info() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "dlpack_info")) return Base::dlpack_info();
     return to_dlpack_info(self().attr("dlpack_info")(), name());
   }
   [[nodiscard]] bool is_growable() const noexcept override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return overrides(self(), "_allocate");
   }
 
  protected:
   [[nodiscard]] bool intrinsic_mutable() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_bool(self().attr("_is_mutable")(), name(), "_is_mutable()");
   }
   [[nodiscard]] bool stores(const DType& dtype) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return to_bool(self().attr("_supports_storage_dtype")(from_dtype(dtype)), name(),
                    "_supports_storage_dtype()");
   }
   [[nodiscard]] Ref<Operation> make_operation(std::string_view operation_name) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "_dispatch_op")) return Base::make_operation(operation_name);
     const nb::object operation =
         self().attr("_dispatch_op")(nb::str(operation_name.data(), operation_name.size()));
@@ -98,11 +98,11 @@ class PythonCarrier : public Base {
     return nb::cast<Ref<Operation>>(operation);
   }
   void on_release() override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     self().attr("_release")();
   }
   void on_allocate(Index size) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "_allocate")) return Base::on_allocate(size);
     self().attr("_allocate")(size);
   }
@@ -139,26 +139,26 @@ class PythonDefined final : public DefinedStorage<Base>, public OwnFactories {
 
   [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
                                       const NewLikeOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "new_like")) return Own::new_like(values, options);
     nb::list list;
     for (const Scalar& value : values) list.append(from_scalar(value));
     return call_factory(*this, "new_like", list, factory_keywords(options.is_mutable, options.dtype, *this));
   }
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "allocate_like")) return Own::allocate_like(size, options);
     return call_factory(*this, "allocate_like", nb::int_(size),
                         factory_keywords(options.is_mutable, options.dtype, *this));
   }
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
                Index offset) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "scatter")) return Own::scatter(to_scatter, scatter_onto, mapping, offset);
     self().attr("scatter")(to_scatter, scatter_onto, mapping, offset);
   }
   [[nodiscard]] DLPackInfo dlpack_info() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     if (!overrides(self(), "dlpack_info")) return Own::dlpack_info();
     return to_dlpack_info(self().attr("dlpack_info")(), this->carrier_class().name());
   }
@@ -181,7 +181,7 @@ class PythonDefined final : public DefinedStorage<Base>, public OwnFactories {
   }
   /// X11: `type(self)(slots, mutable=…, dtype=…)`.
   [[nodiscard]] Ref<Carrier> make_same(Index slots, const DefinedOptions& options) const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     nb::dict keywords;
     keywords["mutable"] = options.is_mutable;
     keywords["dtype"] = from_dtype(*options.dtype);

@@ -93,7 +93,7 @@ class ProgressContext {
     if (scope_ != nullptr)
       raise<RuntimeError>("progress", "the block is entered already; make another progress(callback)");
     scope_ = std::make_unique<ProgressScope>([callback = callback_](const TiledProgress& progress) {
-      const nb::gil_scoped_acquire lock;
+      const InterpreterLock lock;
       nb::handle(callback.get())(progress);
     });
   }

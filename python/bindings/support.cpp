@@ -1,9 +1,13 @@
 // Conversions and the cycle collector's view of counted objects.
 #include "support.hpp"
 
+#include <pthread.h>
+
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <stdexcept>
+#include <thread>
 #include <unordered_set>
 #include <vector>
 
@@ -270,6 +274,7 @@ void set_os_error(const OSError& error) {
 
 /// Sets the Python exception of one of Orlop's errors, or of a size beyond all memory; any other goes on.
 void translate_error(const std::exception_ptr& pointer) {
+  if (pointer == nullptr) park_thread();  // no exception: the thread is being ended inside Python code
   try {
     std::rethrow_exception(pointer);
   } catch (const OSError& error) {
@@ -319,22 +324,76 @@ void set_python_error() noexcept {
 
 std::atomic<bool> is_interpreter_gone{false};
 
+void park_thread() noexcept {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// What Python throws through C++ to end a thread is no exception: a handler may catch it, but never be left.
+InterpreterLock::InterpreterLock() noexcept {
+  try {
+    state_ = PyGILState_Ensure();
+  } catch (...) {
+    park_thread();
+  }
+}
+
+InterpreterLock::~InterpreterLock() {
+  if (PyGILState_Check() == 0) park_thread();  // the thread is being ended inside the Python code it called
+  PyGILState_Release(state_);
+}
+
+namespace {
+
+/// Those in a BlockingScope that held the interpreter before.
+std::atomic<int> threads_without_interpreter{0};
+
+/// Static objects are destroyed after the interpreter's end: daemon threads that still compute use them. A
+/// wait may be without end, a computation seldom takes long.
+void await_threads_without_interpreter() {
+  for (int i = 0; i < 2000 && threads_without_interpreter > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// What a daemon thread holds when the interpreter's end stops it stays held: no leak of ours.
+void expect_leaks_of_daemons() {
+  for (PyThreadState* each = PyInterpreterState_ThreadHead(PyInterpreterState_Get()); each != nullptr;
+       each = PyThreadState_Next(each))
+    if (each != PyThreadState_Get()) nb::set_leak_warnings(false);
+}
+
+}  // namespace
+
 void install_interpreter_end() {
-  if (Py_AtExit([] { is_interpreter_gone = true; }) != 0)
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&expect_leaks_of_daemons));
+  const auto end = [] {
+    is_interpreter_gone = true;
+    await_threads_without_interpreter();
+  };
+  pthread_atfork(nullptr, nullptr,
+                 [] { threads_without_interpreter = 0; });  // the child has no other threads
+  if (Py_AtExit(end) != 0)
     raise<RuntimeError>("orlop", "the interpreter has no room for another exit function");
 }
 
 void install_interpreter_release() {
-  orlop::detail::install_blocking_hooks(
-      {[]() noexcept -> void* {
-         if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return nullptr;
-         return PyEval_SaveThread();
-       },
-       [](void* state) noexcept { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); },
-       [] {
-         if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return;
-         if (PyErr_CheckSignals() != 0) throw_python_error();
-       }});
+  orlop::detail::install_blocking_hooks({[]() noexcept -> void* {
+                                           if (Py_IsInitialized() == 0 || PyGILState_Check() == 0)
+                                             return nullptr;
+                                           ++threads_without_interpreter;
+                                           return PyEval_SaveThread();
+                                         },
+                                         [](void* state) noexcept {
+                                           --threads_without_interpreter;
+                                           try {
+                                             PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+                                           } catch (...) {
+                                             park_thread();
+                                           }
+                                         },
+                                         [] {
+                                           if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return;
+                                           if (PyErr_CheckSignals() != 0) throw_python_error();
+                                         }});
 }
 
 }  // namespace orlop::bindings

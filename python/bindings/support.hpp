@@ -99,13 +99,29 @@ void set_python_error() noexcept;
 /// True after the interpreter's end, when nothing of it may be touched.
 extern std::atomic<bool> is_interpreter_gone;
 
+/// Stops a thread for good that asks for the interpreter while it ends. Before Python 3.14, which does the
+/// same itself, the thread would be ended there (pthread_exit), through C++ that must not be unwound so.
+[[noreturn]] void park_thread() noexcept;
+
+/// Holds the interpreter's lock, on a thread that may hold it already.
+class InterpreterLock {
+ public:
+  InterpreterLock() noexcept;
+  InterpreterLock(const InterpreterLock&) = delete;
+  InterpreterLock& operator=(const InterpreterLock&) = delete;
+  ~InterpreterLock();
+
+ private:
+  PyGILState_STATE state_;
+};
+
 /// Runs `action` with the interpreter's lock; not at all once the interpreter is gone. Almost every call
 /// comes from a thread that holds it: asking is several times cheaper than taking it.
 template <class Action>
 void with_interpreter(Action action) noexcept {
   if (is_interpreter_gone.load(std::memory_order_relaxed)) return;
   if (PyGILState_Check() == 1) return action();
-  const nb::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   action();
 }
 

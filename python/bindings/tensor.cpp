@@ -285,6 +285,10 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
           raise<RuntimeError>("grad", "output is not differentiable: its dtype is ", root.dtype().name());
         std::vector<Tensor> targets;
         for (const nb::object& input : listed) targets.push_back(to_tensor(input, "grad", "an input"));
+        for (const Tensor& target : targets)
+          if (!target.is_differentiable())  // before anything is asked of the cotangents
+            raise<ValueError>("grad", "every input must be differentiable: one has dtype ",
+                              target.dtype().name());
         const auto gradients = grad(root, targets, to_tensor(cotangents, "grad", "cotangents"),
                                     {.batched = to_bool(batched, "grad", "batched"),
                                      .retain_graph = to_bool(retain_graph, "grad", "retain_graph")});

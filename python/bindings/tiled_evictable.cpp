@@ -39,7 +39,7 @@ class PythonPolicy final : public ResidencyPolicy {
   [[nodiscard]] nb::handle object() const { return anchor_.python_object(); }
 
   ResidencyPlan plan(const TileSet& required, Purpose purpose) override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     const std::string_view word = to_string(purpose);
     const nb::object answer = object().attr("plan")(required, nb::str(word.data(), word.size()));
     if (const auto* plan = try_native<ResidencyPlan>(answer)) return *plan;
@@ -47,7 +47,7 @@ class PythonPolicy final : public ResidencyPolicy {
   }
   void visit_references(ReferenceVisitor& visitor) const override { visitor.visit(&anchor_); }
   [[nodiscard]] std::shared_ptr<ResidencyPolicy> held_again() const override {
-    const nb::gil_scoped_acquire lock;
+    const InterpreterLock lock;
     return std::make_shared<PythonPolicy>(object());
   }
 

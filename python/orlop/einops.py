@@ -50,7 +50,7 @@ class TokenKind(Enum):
     symbol = "symbol"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Token:
     """One word of a command: ``value`` is its text, at the characters from ``start`` up to ``end``."""
 
@@ -60,7 +60,7 @@ class Token:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayoutReference:
     """How a command names the modes of a layout: a leaf of ``tree`` for each symbol and each ``1``.
 
@@ -71,7 +71,7 @@ class LayoutReference:
     symbol_ids: SymbolIds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RearrangeSpec:
     """``Layout.rearrange(layout, output, selection)``."""
 
@@ -80,7 +80,7 @@ class RearrangeSpec:
     symbol_ids: SymbolIds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReduceSpec:
     """``Layout.rearrange(layout, rearrange_output, selection)`` has the modes (kept, reduced)."""
 
@@ -91,7 +91,7 @@ class ReduceSpec:
     symbol_ids: SymbolIds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EinsumSpec:
     """A contraction: batch symbols are in both operands and kept, contraction symbols in both and summed (M705).
 

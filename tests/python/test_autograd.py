@@ -364,7 +364,8 @@ def test_none_and_gradients_of_integers_are_dropped():
     custom(lambda g: [None, g], x, count).backward(ones())
     assert x.grad is None
     custom(lambda g: [g, g], x, count).backward(ones())
-    assert numbers(x.grad) == [1, 1, 1]
+    custom(lambda g: [g, "anything"], x, count).backward(ones())
+    assert numbers(x.grad) == [2, 2, 2]
 
 
 def test_a_node_runs_once_after_all_its_consumers():
@@ -524,7 +525,7 @@ def test_grad_checks_its_arguments_in_order():
         ((3, [x], ones()), TypeError),
         ((count, [3], ones()), RuntimeError),
         ((y, [3, count], ones()), TypeError),
-        ((y, [count], 3), (TypeError, ValueError)),
+        ((y, [count], 3), ValueError),
         ((y, [count], ones()), ValueError),
         ((y, [x], line([1, 1])), ValueError),
         ((y, [x], None), TypeError),

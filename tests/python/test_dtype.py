@@ -1,6 +1,7 @@
 """Dtype descriptors, block-scaled formats, representation rules and the storage dtype helpers from Python."""
 
 import copy
+import dataclasses
 import gc
 import math
 import pickle
@@ -717,6 +718,10 @@ def test_levels_are_frozen_values():
     assert Level(DType.E8M0, Whole).is_whole()
     assert Level(DType.E8M0, Whole).block is Whole
     assert repr(level) == "Level(scale=SimpleDType('E8M0'), block=32)"
+    assert dataclasses.replace(level, block=8) == Level(DType.E8M0, 8)
+    for record in (level, SymbolicBits(4.5, 32)):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            record.block = record.constant = 1
     assert pickle.loads(pickle.dumps(Level(DType.E8M0, Whole))) == Level(DType.E8M0, Whole)
     for member in ("scale", "block", "other"):
         with pytest.raises(AttributeError):

@@ -52,6 +52,8 @@ def test_lex_gives_frozen_tokens_with_their_places():
     (token,) = einops.lex("a")
     with pytest.raises(dataclasses.FrozenInstanceError):
         token.value = "b"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        token.other = "b"
     assert hash(token) == hash(Token(TokenKind.symbol, "a", 0, 1))
     assert einops.lex("") == []
 

@@ -146,3 +146,82 @@ def test_no_gradient_of_a_shared_leaf_is_lost():
     for thread in threads:
         thread.join()
     assert shared.grad[0] == shared.grad[499_999] == 20.0
+
+
+ENDS = """
+import threading, time
+from orlop import CPU, DType, FileBacked, exp, friendly, move
+
+large = friendly.full(1 << 18, value=0.5)
+
+def kernels():
+    exp(large)
+
+def files():
+    move(friendly.full(1 << 16, value=1.0), FileBacked(dtype=DType.Float32))
+
+def gradients():
+    x = friendly.full(1 << 17, value=1.0)
+    friendly.sum(exp(x)).backward()
+
+def forever(action):
+    while True:
+        action()
+
+for action in (kernels, files, gradients):
+    threading.Thread(target=forever, args=(action,), daemon=True).start()
+time.sleep(0.05)
+print("end")
+"""
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_interpreter_ends_in_order_while_daemon_threads_compute(attempt):
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+IMPORTS = """
+import _xxsubinterpreters as interpreters
+
+other = interpreters.create()
+interpreters.run_string(other, '''
+try:
+    import orlop
+    orlop.CPU
+except ImportError as error:
+    print(error)
+''')
+interpreters.destroy(other)
+from orlop import friendly
+print(friendly.item(friendly.ones(1) + 1.0))
+"""
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the module of interpreters has another name")
+@pytest.mark.parametrize("before", ["", "import orlop; orlop.CPU\n"])
+def test_sub_interpreters_are_refused_and_the_main_one_goes_on(before):
+    done = subprocess.run([sys.executable, "-c", before + IMPORTS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    refusal, result = done.stdout.splitlines()
+    assert "sub-interpreter" in refusal and result == "2.0"
+
+
+PACKAGES = """
+import importlib, pathlib, sys
+import orlop
+
+root = pathlib.Path(orlop.__file__).parent
+for path in sorted(root.rglob("*.py")):
+    parts = ["orlop", *path.relative_to(root).with_suffix("").parts]
+    if any(part.startswith("_") for part in parts[1:]):
+        continue
+    value = sys.modules["orlop"]
+    for part in parts[1:]:
+        value = getattr(value, part)
+    assert value is importlib.import_module(".".join(parts)), parts
+"""
+
+
+def test_every_public_module_is_an_attribute_of_its_package_before_its_import():
+    subprocess.run([sys.executable, "-c", PACKAGES], check=True)

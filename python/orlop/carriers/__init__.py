@@ -26,10 +26,18 @@ _EXPORTS = {
     "WholeExtent": "orlop.carriers.dtype",
 }
 
+# Modules that load on first use as attributes of this one.
+_SUBMODULES = frozenset(
+    {"base", "block_device", "definition_dispatch", "dtype", "evictable", "extension", "metal", "move",
+     "operation_capability", "operation_policy", "tiled_evictable"}
+)
+
 __all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name):
+    if name in _SUBMODULES:
+        return __import__(f"{__name__}.{name}", fromlist=[name])
     home = _EXPORTS.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -39,4 +47,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -1,3 +1,14 @@
+from orlop.carriers import base as base
+from orlop.carriers import block_device as block_device
+from orlop.carriers import definition_dispatch as definition_dispatch
+from orlop.carriers import dtype as dtype
+from orlop.carriers import evictable as evictable
+from orlop.carriers import extension as extension
+from orlop.carriers import metal as metal
+from orlop.carriers import move as move
+from orlop.carriers import operation_capability as operation_capability
+from orlop.carriers import operation_policy as operation_policy
+from orlop.carriers import tiled_evictable as tiled_evictable
 from orlop._core import BlockDevice as BlockDevice
 from orlop._core import BlockDeviceCarrier as BlockDeviceCarrier
 from orlop._core import CPU as CPU

@@ -87,3 +87,9 @@ class TiledResidencyFacet(CarrierFacet):
 
 
 _extension.show_facets(TiledEvictable, (TiledResidencyFacet(),))
+
+
+def __getattr__(name):
+    if name == "streaming":
+        return __import__(f"{__name__}.streaming", fromlist=[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
