@@ -111,7 +111,8 @@ Layout reshape_layout(const Layout& layout, const Shape& shape) {
   if (shape.try_size() != layout.size())
     raise<ValueError>("reshape", "both shapes must have the same logical size: ", layout.shape(), " and ",
                       shape);
-  const auto step = layout.constant_step();
+  // The one element of no modes has every step.
+  const auto step = layout.extents().empty() ? std::optional<Index>(1) : layout.constant_step();
   if (!step)
     raise<ValueError>("reshape",
                       "only a layout that coalesces to one logical leaf can be reshaped without a copy: got ",

@@ -352,6 +352,16 @@ def test_permute_wants_every_mode_once(order):
         orlop.permute(counting(layout([2, 3], [1, 2])), *order)
 
 
+def test_an_element_without_modes_takes_every_shape_of_one():
+    scalar = counting(Layout(Shape(), Stride()))
+    for shape in (Shape(), Shape(1), Shape(1, [1, 1])):
+        view = orlop.reshape(scalar, shape)
+        assert view.layout.shape == shape and values(view) == values(scalar)
+        assert orlop.reshape(view, Shape()).layout == scalar.layout
+    orlop.reshape(scalar, Shape(1)).backward()
+    assert values(scalar.grad) == [1]
+
+
 def test_reshape_needs_one_step():
     assert orlop.reshape(counting(layout([2, 4], [3, 6])), Shape(4, [2])).layout == layout([4, [2]], [3, [12]])
     with pytest.raises(ValueError, match="coalesces to one logical leaf"):
