@@ -6,6 +6,7 @@
 
 #include "operation/convolution.hpp"
 #include "operation/dispatch.hpp"
+#include "operation/modes.hpp"
 #include "orlop/operation/command.hpp"
 #include "orlop/operation/invocation_executor.hpp"
 #include "orlop/operation/views.hpp"
@@ -24,6 +25,17 @@ namespace {
 template <class... Arguments>
 Tensor apply(std::string_view name, Arguments... arguments) {
   const std::array<Argument, sizeof...(Arguments)> list{Argument(std::move(arguments))...};
+  return apply_operation(name, list);
+}
+
+/// An operation along an axis, which is judged before any carrier is asked (P51).
+template <class... Arguments>
+Tensor apply_along(std::string_view axis_word, Index axis, std::string_view name, const Tensor& tensor,
+                   Arguments... arguments) {
+  const std::array<Argument, 1 + sizeof...(Arguments)> list{Argument(tensor),
+                                                            Argument(std::move(arguments))...};
+  static_cast<void>(find_dispatching_tensor(name, list));  // the classes come first
+  static_cast<void>(to_mode(public_name(name), axis_word, Scalar(axis), tensor.layout().rank()));
   return apply_operation(name, list);
 }
 
@@ -153,26 +165,28 @@ Tensor conv_general(const Tensor& lhs, const Tensor& kernel, std::span<const Ind
 }
 
 Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis) {
-  return apply("gather", tensor, indices, Scalar(axis));
+  return apply_along("axis", axis, "gather", tensor, indices, Scalar(axis));
 }
 
 Tensor scatter(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {
-  return apply("scatter", base, indices, updates, Scalar(axis));
+  return apply_along("axis", axis, "scatter", base, indices, updates, Scalar(axis));
 }
 
 Tensor scatter_add(const Tensor& base, const Tensor& indices, const Tensor& updates, Index axis) {
-  return apply("scatter_add", base, indices, updates, Scalar(axis));
+  return apply_along("axis", axis, "scatter_add", base, indices, updates, Scalar(axis));
 }
 
-Tensor cumsum(const Tensor& tensor, Index dimension) { return apply("cumsum", tensor, Scalar(dimension)); }
+Tensor cumsum(const Tensor& tensor, Index dimension) {
+  return apply_along("dimension", dimension, "cumsum", tensor, Scalar(dimension));
+}
 
 SortResult sort(const Tensor& tensor, Index axis, bool descending) {
-  Tensor values = apply("_sort_values", tensor, Scalar(axis), Scalar(descending));
+  Tensor values = apply_along("axis", axis, "_sort_values", tensor, Scalar(axis), Scalar(descending));
   return {std::move(values), apply("_sort_indices", tensor, Scalar(axis), Scalar(descending))};
 }
 
 TopKResult topk(const Tensor& tensor, Index k, Index axis, bool largest) {
-  Tensor values = apply("_topk_values", tensor, Scalar(k), Scalar(axis), Scalar(largest));
+  Tensor values = apply_along("axis", axis, "_topk_values", tensor, Scalar(k), Scalar(axis), Scalar(largest));
   return {std::move(values), apply("_topk_indices", tensor, Scalar(k), Scalar(axis), Scalar(largest))};
 }
 

@@ -8,7 +8,22 @@ import pytest
 from arrays import floats, ints, tensor
 
 import orlop
-from orlop import CPU, Layout, MoveOperation, Node, Shape, Stride, Tensor, Tree, einops, friendly, functional, operation
+from orlop import (
+    CPU,
+    DType,
+    FileBacked,
+    Layout,
+    MoveOperation,
+    Node,
+    Shape,
+    Stride,
+    Tensor,
+    Tree,
+    einops,
+    friendly,
+    functional,
+    operation,
+)
 
 PATTERN = r"^\[[^\]]+\] .+"
 TENSORS = ["lhs", "rhs", "tensor", "base", "exponent", "lower", "upper", "on_true", "on_false", "updates"]
@@ -309,3 +324,24 @@ def test_a_convolution_beyond_all_memory_says_so_in_our_words():
     features = 1 << 40
     with pytest.raises(MemoryError, match=PATTERN):
         orlop.conv_general(repeated(1, features, 1), repeated(1, features, 1), [1], [(0, 0)])
+
+
+@pytest.mark.parametrize("axis", [2, -3])
+def test_an_axis_is_judged_before_the_carrier_is_asked_and_after_the_classes(axis):
+    stored = Tensor(FileBacked(dtype=DType.Float32).new_like([1.0, 2.0]), 0, Layout(Shape(1, 2), Stride(1, 1)))
+    places = Tensor(FileBacked(dtype=DType.Int32).new_like([0]), 0, Layout(Shape(1), Stride(1)))
+    calls = {
+        "cumsum": lambda: orlop.cumsum(stored, axis),
+        "sort": lambda: orlop.sort(stored, axis),
+        "topk": lambda: orlop.topk(stored, 1, axis),
+        "gather": lambda: orlop.gather(stored, places, axis),
+        "scatter": lambda: orlop.scatter(stored, places, stored, axis),
+        "scatter_add": lambda: orlop.scatter_add(stored, places, stored, axis),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"^\[{name}\]"):
+            call()
+    with pytest.raises(TypeError, match="exact carrier class"):
+        orlop.gather(stored, ints(0), axis)
+    with pytest.raises(NotImplementedError, match="cumsum"):
+        orlop.cumsum(stored, 1)
