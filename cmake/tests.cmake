@@ -37,6 +37,11 @@ if(CMAKE_SYSTEM_NAME STREQUAL Linux)
 endif()
 
 # The C++ examples, each run once. ./dev fetches the data of digits.
+add_executable(first_steps examples/first_steps.cpp)
+target_link_libraries(first_steps PRIVATE orlop)
+target_compile_options(first_steps PRIVATE ${ORLOP_WARNINGS})
+add_test(NAME examples.first_steps COMMAND first_steps)
+
 set(ORLOP_DIGITS ${CMAKE_CURRENT_SOURCE_DIR}/build/digits.csv)
 add_executable(digits examples/digits.cpp)
 target_link_libraries(digits PRIVATE orlop)

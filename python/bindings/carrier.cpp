@@ -395,14 +395,6 @@ bool supports_storage_dtype(Carrier& self, nb::handle dtype) {
   return self.supports_storage_dtype(to_dtype(dtype, self.carrier_class().name()));
 }
 
-/// No value is read, and no hook of a class written in Python runs.
-std::string represent(const Carrier& self) {
-  const std::string facts =
-      is_python(self) ? "" : text("size=", self.size(), ", dtype=", self.dtype().name(), ", ");
-  return text(self.carrier_class().name(), "(", facts, "residency=", residency_word(self),
-              ", version=", self.version(), ")");
-}
-
 Ref<Operation> dispatch_op(Carrier& self, nb::handle name) {
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(self.carrier_class().name(), "operation_name must be a str: got ",
@@ -459,10 +451,6 @@ void scatter(Carrier& self, nb::handle to_scatter, nb::handle scatter_onto, nb::
   if (auto* own = dynamic_cast<OwnFactories*>(&self))
     return own->own_scatter(source, destination, nb::cast<Layout>(mapping), start);
   self.scatter(source, destination, nb::cast<Layout>(mapping), start);
-}
-
-std::string_view residency_word(const Carrier& carrier) {
-  return carrier.is_released() ? "released" : carrier.residency();
 }
 
 nb::object carrier_item(Carrier& carrier, Index slot) {
@@ -559,7 +547,7 @@ void bind_carrier(nb::module_& module) {
       .def(
           "__exit__", [](Carrier& self, const nb::args&) { self.release(); }, "exception"_a,
           "Releases the carrier: `with FileBacked(dtype=DType.Float32) as scratch:`.")
-      .def("__repr__", &represent)
+      .def("__repr__", &Carrier::to_string)
       .def_prop_ro("version", &Carrier::version, "Advances with every successful mutation.")
       .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
       .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a.none(),

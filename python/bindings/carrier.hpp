@@ -45,9 +45,6 @@ class NativeBuffer {
 std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero,
                                    std::string_view what);
 
-/// Where the values are, or that they are gone, for representations.
-std::string_view residency_word(const Carrier& carrier);
-
 /// A number of slots by Python's integer-index protocol; ValueError for a negative one, OverflowError beyond
 /// 64 bits.
 Index to_size(nb::handle value, std::string_view what, bool allow_bool = false);

@@ -27,27 +27,31 @@ using UnaryFunction = Tensor (*)(const Tensor&);
 template <BinaryFunction function>
 void bind_binary(nb::module_& module, const char* name, const char* doc, const char* first = "lhs",
                  const char* second = "rhs") {
+  const std::string signature =
+      text("def ", name, "(", first, ": Tensor | float, ", second, ": Tensor | float) -> Tensor");
   module.def(
       name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
-      nb::arg(first).none(), nb::arg(second).none(), doc);
+      nb::arg(first).none(), nb::arg(second).none(), nb::sig(signature.c_str()), doc);
 }
 
 /// Of two Tensors.
 template <Tensor (*function)(const Tensor&, const Tensor&)>
 void bind_tensors(nb::module_& module, const char* name, const char* doc) {
+  const std::string signature = text("def ", name, "(lhs: Tensor, rhs: Tensor) -> Tensor");
   module.def(
       name,
       [name](nb::handle lhs, nb::handle rhs) {
         return function(to_tensor(lhs, name, "lhs"), to_tensor(rhs, name, "rhs"));
       },
-      "lhs"_a.none(), "rhs"_a.none(), doc);
+      "lhs"_a.none(), "rhs"_a.none(), nb::sig(signature.c_str()), doc);
 }
 
 template <UnaryFunction function>
 void bind_unary(nb::module_& module, const char* name, const char* doc) {
+  const std::string signature = text("def ", name, "(tensor: Tensor) -> Tensor");
   module.def(
       name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); },
-      "tensor"_a.none(), doc);
+      "tensor"_a.none(), nb::sig(signature.c_str()), doc);
 }
 
 template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, Index)>

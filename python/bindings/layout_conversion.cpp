@@ -126,7 +126,8 @@ Index layout_index(const Layout& layout, nb::handle key, std::string_view what) 
 
 const Shape& to_shape(nb::handle value, std::string_view what, std::string_view name) {
   if (const auto* shape = try_native<Shape>(value)) return *shape;
-  raise<TypeError>(what, name, " must be a Shape: got ", python_type_name(value));
+  raise<TypeError>(what, name, " must be a Shape: got ", python_type_name(value),
+                   "; make one of extents, as in Shape(2, 3)");
 }
 
 std::vector<Layout> to_tiler(nb::handle value, std::string_view what, std::string_view name) {

@@ -47,12 +47,15 @@ class PythonCarrier : public Base {
     const InterpreterLock lock;
     return to_scalar(self().attr("get_value")(index), name(), "get_value()");
   }
+  /// Runs no hook.
+  [[nodiscard]] std::string to_string() const override {
+    return text(name(), "(residency=", this->residency_word(), ", version=", this->version(), ")");
+  }
   void set_value(Index index, const Scalar& value) override {
     const InterpreterLock lock;
     self().attr("set_value")(index, from_scalar(value));
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
-                                      const NewLikeOptions& options) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions& options) const override {
     const InterpreterLock lock;
     nb::list list;
     for (const Scalar& value : values) list.append(from_scalar(value));
@@ -122,7 +125,7 @@ class OwnFactories {
   OwnFactories(const OwnFactories&) = delete;
   OwnFactories& operator=(const OwnFactories&) = delete;
   virtual ~OwnFactories() = default;
-  [[nodiscard]] virtual Ref<Carrier> own_new_like(std::span<const Scalar> values,
+  [[nodiscard]] virtual Ref<Carrier> own_new_like(Sequence<Scalar> values,
                                                   const NewLikeOptions& options) const = 0;
   [[nodiscard]] virtual Ref<Carrier> own_allocate_like(Index size, const AllocateOptions& options) const = 0;
   virtual void own_scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,
@@ -137,8 +140,7 @@ class PythonDefined final : public DefinedStorage<Base>, public OwnFactories {
   using Own = DefinedStorage<Base>;
   explicit PythonDefined(CarrierClass carrier_class) : Own(carrier_class) {}
 
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
-                                      const NewLikeOptions& options) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions& options) const override {
     const InterpreterLock lock;
     if (!overrides(self(), "new_like")) return Own::new_like(values, options);
     nb::list list;
@@ -163,7 +165,7 @@ class PythonDefined final : public DefinedStorage<Base>, public OwnFactories {
     return to_dlpack_info(self().attr("dlpack_info")(), this->carrier_class().name());
   }
 
-  [[nodiscard]] Ref<Carrier> own_new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> own_new_like(Sequence<Scalar> values,
                                           const NewLikeOptions& options) const override {
     return Own::new_like(values, options);
   }

@@ -67,6 +67,20 @@ nb::object from_argument(const Argument& argument) {
   return nb::none();
 }
 
+PyObject* tensor_attribute(PyObject* self, PyObject* name) noexcept {
+  PyObject* found = PyObject_GenericGetAttr(self, name);
+  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
+  nb::python_error error;
+  try {
+    const nb::object where = nb::module_::import_("orlop").attr("_tensor_whereabouts")(nb::handle(name));
+    const std::string described = to_text(nb::str(error.value())) + to_text(where);
+    error.value().attr("args") = nb::make_tuple(described);
+  } catch (...) {  // the bare message is true as well
+  }
+  error.restore();
+  return nullptr;
+}
+
 namespace {
 
 Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }
@@ -81,7 +95,8 @@ void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb
   const Index slot = to_index<ValueError>(offset, "Tensor", "offset");
   if (slot < 0) raise<ValueError>("Tensor", "Tensor offset must be non-negative: got ", slot);
   if (!nb::isinstance<Layout>(layout))
-    raise<TypeError>("Tensor", "placement must be a Layout: got ", python_type_name(layout));
+    raise<TypeError>("Tensor", "placement must be a Layout: got ", python_type_name(layout),
+                     "; friendly.column_major(2, 3) makes a compact one");
   const Tensor checked(storage, slot, nb::cast<Layout>(layout));
   static_cast<void>(carrier_class_of_type(carrier.type()));
   new (self.p) TensorObject(checked.carrier(), checked.offset(), checked.layout());
@@ -142,7 +157,7 @@ void bind_equality(nb::class_<TensorObject>& bound, const char* name) {
         if (!argument) return nb::borrow(Py_NotImplemented);
         return nb::cast(function(Argument(handle_of(self)), std::move(*argument)));
       },
-      "other"_a.none());
+      "other"_a.none(), nb::sig(text("def ", name, "(self, other: object) -> Any").c_str()));
 }
 
 Tensor matrix_product(TensorObject& self, nb::handle other) {
@@ -160,31 +175,18 @@ Scalar single_element(TensorObject& self, const char* what) {
   return tensor.carrier()->at(tensor.offset());
 }
 
-/// The first and last three values where reading them moves nothing.
-std::string some_values(const Tensor& tensor) {
-  const Carrier& carrier = *tensor.carrier();
-  if (carrier.is_released()) return "released";
-  if (!tensor.is_single_subtensor() || carrier.host_data() == nullptr) return "…";
-  const Index size = tensor.size();
-  std::string values;
-  for (Index i = 0; i < size; ++i) {
-    if (size > 6 && i == 3) {
-      values += ", …";
-      i = size - 3;
-    }
-    values += i == 0 ? "" : ", ";
-    values += carrier.at(tensor.offset() + tensor.layout().index_ordinal(i)).to_string();
-  }
-  return values;
-}
-
-std::string represent(TensorObject& self) {
-  const Tensor tensor = handle_of(self);
-  const auto nest = [](const nb::object& value) { return to_text(nb::repr(value)); };
-  return text("Tensor(", some_values(tensor), ", shape=", nest(shape_tuple(tensor.layout().shape())),
-              ", strides=", nest(nest_tuple(tensor.layout().stride())), ", dtype=", tensor.dtype().name(),
-              ", carrier=", tensor.carrier_type(), ", residency=", residency_word(*tensor.carrier()),
-              ", version=", tensor.version(), ")");
+/// Of one element as its number, `f"{loss:.3f}"`.
+nb::object format(nb::handle self, nb::handle specification) {
+  const nb::str as_shown(self);
+  if (!PyUnicode_Check(specification.ptr()) || PyUnicode_GetLength(specification.ptr()) == 0) return as_shown;
+  auto& tensor = nb::cast<TensorObject&>(self);
+  if (handle_of(tensor).size() != 1)
+    raise<TypeError>("format", "only a Tensor of exactly one element takes a format: it has ",
+                     handle_of(tensor).size(), "; format the numbers of friendly.to_list");
+  nb::object formatted =
+      nb::steal(PyObject_Format(from_scalar(single_element(tensor, "format")).ptr(), specification.ptr()));
+  if (!formatted.is_valid()) throw_python_error();
+  return formatted;
 }
 
 nb::list implicit_values(TensorObject& self) {
@@ -238,7 +240,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
             const auto gradient = optional_tensor(value, "grad", "grad");
             set_gradient(handle_of(self), gradient ? *gradient : Tensor());
           },
-          nb::for_setter("value"_a.none()),
+          nb::for_getter(nb::sig("def grad(self, /) -> Tensor | None")), nb::for_setter("value"_a.none()),
           nb::for_setter(nb::sig("def grad(self, value: Tensor | None, /) -> None")),
           "The accumulated gradient, or None.")
       .def_prop_rw(
@@ -350,6 +352,7 @@ void bind_tensor(nb::module_& module) {
       .def("__hash__",
            [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); })
       .def("__neg__", [](TensorObject& self) { return neg(handle_of(self)); })
+      .def("__abs__", [](TensorObject& self) { return abs(handle_of(self)); })
       .def("__matmul__", &matrix_product, "other"_a.none())
       .def(
           "__rmatmul__",
@@ -376,7 +379,8 @@ void bind_tensor(nb::module_& module) {
              if (PyList_Reverse(values.ptr()) != 0) throw_python_error();
              return nb::iter(values);
            })
-      .def("__repr__", &represent)
+      .def("__format__", &format, "format_spec"_a, nb::sig("def __format__(self, format_spec: str) -> str"))
+      .def("__repr__", [](TensorObject& self) { return handle_of(self).to_string(); })
       .def(
           "_require_single_subtensor",
           [](TensorObject& self, const std::string& reason) {

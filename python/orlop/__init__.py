@@ -227,12 +227,20 @@ def __getattr__(name):
 _SYNONYMS = {
     "amax": "orlop.reduce_max",
     "amin": "orlop.reduce_min",
+    "array": "orlop.friendly.tensor",
+    "asarray": "orlop.friendly.tensor and orlop.from_dlpack",
+    "bool": "orlop.DType.Bool",
     "dot": "orlop.matmul",
     "flatten": "orlop.rearrange",
+    "float32": "orlop.DType.Float32",
+    "from_numpy": "orlop.friendly.tensor and orlop.from_dlpack",
+    "int32": "orlop.DType.Int32",
+    "load": "orlop.io.load_npy and orlop.io.load_safetensors",
     "max": "orlop.reduce_max",
     "min": "orlop.reduce_min",
     "prod": "orlop.reduce_prod",
     "ravel": "orlop.rearrange",
+    "save": "orlop.io.save_npy and orlop.io.save_safetensors",
     "transpose": "orlop.permute",
     "where": "orlop.select",
 }
@@ -247,6 +255,31 @@ def _whereabouts(name):
     if not places and name in _SYNONYMS:
         places = [_SYNONYMS[name]]
     return f"; there is {' and '.join(places)}" if places else ""
+
+
+# What tensors of other libraries have as attributes.
+_TENSOR_SYNONYMS = {
+    "T": "orlop.permute(t, 1, 0)",
+    "array": "numpy.asarray(t)",
+    "cpu": "orlop.move",
+    "cuda": "orlop.move",
+    "detach": "orlop.Tensor(t.carrier, t.offset, t.layout)",
+    "device": "t.carrier_type()",
+    "nbytes": "t.size() and t.dtype().bits",
+    "numpy": "numpy.asarray(t)",
+    "requires_grad": "orlop.no_grad, outside of which everything is recorded",
+    "stride": "t.layout.stride",
+    "strides": "t.layout.stride",
+    "to": "orlop.move",
+    "tolist": "orlop.friendly.to_list(t)",
+}
+
+
+def _tensor_whereabouts(name):
+    """The same for an attribute that a Tensor lacks."""
+    if name in _TENSOR_SYNONYMS:
+        return f"; there is {_TENSOR_SYNONYMS[name]}"
+    return f"; there is {__name__}.{name}" if name in _EXPORTS else _whereabouts(name)
 
 
 def __dir__():

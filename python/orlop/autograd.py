@@ -1,10 +1,14 @@
 """Recording graphs and asking for gradients."""
 
+from collections.abc import Callable
 from threading import local
+from typing import TypeVar
 
 from orlop._core import grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class no_grad:
@@ -18,18 +22,17 @@ class no_grad:
     True
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._found = local()  # by thread; one object may be entered again inside itself
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._found.__dict__.setdefault("values", []).append(is_grad_enabled())
         set_grad_enabled(False)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         set_grad_enabled(self._found.values.pop())
-        return False
 
-    def __call__(self, function):
+    def __call__(self, function: _Function) -> _Function:
         from functools import wraps
 
         @wraps(function)

@@ -10,6 +10,7 @@
 (21.0, 3.5)
 """
 
+from orlop._core import Tensor
 from orlop._core._friendly import (
     arange,
     column_major,
@@ -56,13 +57,13 @@ def _source(rng):
     return Random()
 
 
-def rand(*extents, rng=None):
+def rand(*extents: int, rng: object = None) -> Tensor:
     """Float32 numbers in [0, 1): one ``rng.random()`` per ordinal; a fresh generator where none is given."""
     rng = _source(rng)
     return _drawn(extents, rng.random)
 
 
-def randn(*extents, rng=None):
+def randn(*extents: int, rng: object = None) -> Tensor:
     """Float32 standard normal numbers: one ``rng.gauss(0.0, 1.0)`` per ordinal; a fresh generator by default."""
     rng = _source(rng)
     return _drawn(extents, lambda: rng.gauss(0.0, 1.0))

@@ -18,11 +18,16 @@ TypeError.
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping
 
-from orlop._core import CPU, Carrier, FileBacked, Generic, _array_files
+from orlop._core import CPU, Carrier, FileBacked, Generic, Tensor, _array_files
 from orlop.carriers.dtype import DType
 
 __all__ = ["load_npy", "load_safetensors", "safetensors_metadata", "save_npy", "save_safetensors"]
+
+_Path = str | bytes | os.PathLike
+_Where = Carrier | type[Carrier] | None
+_Progress = Callable[[int, int], object] | bool | None
 
 # How to make an empty carrier of a class: what a load asks for more of the kind.
 _PROTOTYPES = {
@@ -68,7 +73,7 @@ def _callback(progress, path):
     raise TypeError(f"[orlop.io] progress must be a callable, a bool or None: got {type(progress).__name__}")
 
 
-def load_npy(path, *, carrier=None, progress=None):
+def load_npy(path: _Path, *, carrier: _Where = None, progress: _Progress = None) -> Tensor:
     """The array of a .npy file as a Tensor.
 
     Its layout is the file's order over contiguous slots: row-major, or first mode fastest where the file says
@@ -81,7 +86,7 @@ def load_npy(path, *, carrier=None, progress=None):
     return _array_files.load_npy(os.fsencode(path), _prototype(carrier), _callback(progress, path))
 
 
-def save_npy(path, tensor, *, progress=None):
+def save_npy(path: _Path, tensor: Tensor, *, progress: _Progress = None) -> None:
     """Writes a Tensor of any carrier and layout as a .npy file; nested modes as their leaves.
 
     The file is called exactly `path`, whatever its ending.
@@ -90,7 +95,9 @@ def save_npy(path, tensor, *, progress=None):
     _array_files.save_npy(os.fsencode(path), tensor, _callback(progress, path))
 
 
-def load_safetensors(path, names=None, *, carrier=None, progress=None):
+def load_safetensors(
+    path: _Path, names: Iterable[str] | None = None, *, carrier: _Where = None, progress: _Progress = None
+) -> dict[str, Tensor]:
     """The arrays of a safetensors file as a dict of row-major Tensors: all in the order of their bytes, or `names`.
 
     KeyError for a name that the file lacks. `carrier` and `progress` as in load_npy.
@@ -99,13 +106,24 @@ def load_safetensors(path, names=None, *, carrier=None, progress=None):
     return _array_files.load_safetensors(os.fsencode(path), names, _prototype(carrier), _callback(progress, path))
 
 
-def safetensors_metadata(path):
+def safetensors_metadata(path: _Path) -> dict[str, str]:
     """The dict of texts that a safetensors file holds beside its arrays."""
     return _array_files.safetensors_metadata(os.fsencode(os.fspath(path)))
 
 
-def save_safetensors(path, tensors, *, metadata=None, progress=None):
+def save_safetensors(
+    path: _Path,
+    tensors: Mapping[str, Tensor],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    progress: _Progress = None,
+) -> None:
     """Writes a mapping of names to Tensors, of any carriers and layouts, as a safetensors file."""
     path = os.fspath(path)
+    try:
+        named = dict(tensors)
+    except (TypeError, ValueError) as error:
+        given = type(tensors).__name__
+        raise TypeError(f"[save_safetensors] tensors must be a mapping of names to Tensors: got {given}") from error
     metadata = {} if metadata is None else dict(metadata)
-    _array_files.save_safetensors(os.fsencode(path), dict(tensors), metadata, _callback(progress, path))
+    _array_files.save_safetensors(os.fsencode(path), named, metadata, _callback(progress, path))

@@ -7,6 +7,7 @@
 ()
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orlop._core import _profiler as _native
@@ -52,6 +53,6 @@ class ProfilerAggregate:
     max_time_ns: int
 
 
-def profile(*, carriers=None, record_shapes=False):
+def profile(*, carriers: Iterable[type] | None = None, record_shapes: bool = False) -> Profiler:
     """A fresh Profiler: ``with orlop.profile() as profiler: ...``, then ``print(profiler.table())``."""
     return Profiler(carriers=carriers, record_shapes=record_shapes)

@@ -14,10 +14,11 @@ import math
 import os
 import re
 import time
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from orlop._core import IndexMap, Layout
+from orlop._core import Carrier, IndexMap, Layout
 
 __all__ = ["LayoutPicture", "Residency", "TilePicture", "layout", "tiles"]
 
@@ -79,7 +80,7 @@ def _marks(index_map):
 class LayoutPicture:
     """What `layout` draws: rows are the first mode, columns the second, each cell shows its index."""
 
-    def __init__(self, index_map):
+    def __init__(self, index_map: IndexMap) -> None:
         self._marks = list(_marks(index_map))
         self._width = max(mark.column for mark in self._marks) + 1
         self._height = max(mark.row for mark in self._marks) + 1
@@ -88,7 +89,7 @@ class LayoutPicture:
             self.title = f"{index_map.shape.top_level}:{index_map.stride.top_level}"
 
     @property
-    def svg(self):
+    def svg(self) -> str:
         """The picture as the text of an SVG file."""
         width, height = max(self._width * _CELL, 9 * len(self.title)), (self._height + 1) * _CELL
         lines = [
@@ -117,7 +118,7 @@ class LayoutPicture:
     def __repr__(self):
         return f"LayoutPicture({self.title})"
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes an SVG file, or by matplotlib a PNG file; ValueError for another suffix."""
         suffix = os.path.splitext(os.fspath(path))[1].lower()
         if suffix == ".svg":
@@ -145,7 +146,7 @@ class LayoutPicture:
         figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
-def layout(layout):
+def layout(layout: IndexMap) -> LayoutPicture:
     """A picture of a Layout or another IndexMap of at most 4096 coordinates.
 
     Modes after the second make one panel for each of their coordinates. TypeError for what is no IndexMap,
@@ -210,16 +211,16 @@ class Residency:
     `plot(path)` draws what was noted, by matplotlib.
     """
 
-    def __init__(self, groups, *, width=48):
+    def __init__(self, groups: Mapping[str, Iterable[Carrier]], *, width: int = 48) -> None:
         self.groups = {name: tuple(carriers) for name, carriers in groups.items()}
         self.width = width
         self.samples = []  # (seconds of the monotonic clock, bytes in memory by group)
 
-    def resident_bytes(self):
+    def resident_bytes(self) -> dict[str, int]:
         """Bytes of the tiles in memory, by group."""
         return {name: sum(carrier._primary_bytes for carrier in carriers) for name, carriers in self.groups.items()}
 
-    def sample(self):
+    def sample(self) -> None:
         self.samples.append((time.monotonic(), self.resident_bytes()))
 
     def __rich__(self):
@@ -232,7 +233,7 @@ class Residency:
             table.add_row(name, Text("  ", no_wrap=True).join(strips))
         return table
 
-    def plot(self, path):
+    def plot(self, path: str | os.PathLike) -> None:
         """A picture of the samples: the bytes of each group on top of those before it."""
         from matplotlib.figure import Figure
 
@@ -265,7 +266,7 @@ def _shrunk(rows, width, height):
     ]
 
 
-def tiles(carrier, *, width=64, height=16, legend=True):
+def tiles(carrier: Carrier, *, width: int = 64, height: int = 16, legend: bool = True) -> TilePicture:
     """A terminal picture of where the tiles of a TiledEvictable are.
 
     Rows are the first axis of the grid, columns the others; a grid of one row goes on in the next line. Where the

@@ -117,8 +117,7 @@ const DType& DefinedStorage<Base>::factory_dtype(DTypeRef dtype) const {
 }
 
 template <class Base>
-Ref<Carrier> DefinedStorage<Base>::new_like(std::span<const Scalar> values,
-                                            const NewLikeOptions& options) const {
+Ref<Carrier> DefinedStorage<Base>::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   const DType& type = factory_dtype(options.dtype);
   std::vector<Scalar> normalized;  // all of them before anything is allocated
   normalized.reserve(values.size());

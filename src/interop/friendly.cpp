@@ -5,13 +5,12 @@
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/operation/functional.hpp"
 #include "orlop/operation/views.hpp"
-#include "orlop/storage/normalize.hpp"
 
 namespace orlop::inline v0 {
 
 namespace {
 
-void check_extents(std::span<const Index> extents) {
+void check_extents(Sequence<Index> extents) {
   if (extents.empty()) raise<ValueError>("friendly", "a tensor needs at least one extent: got none");
   for (const Index extent : extents)
     if (extent < 1) raise<ValueError>("friendly", "extents must be positive integers: got ", extent);
@@ -23,12 +22,12 @@ Tensor on_cpu(const Layout& layout, const DType& dtype) {
 
 }  // namespace
 
-Layout friendly::column_major(std::span<const Index> extents) {
+Layout friendly::column_major(Sequence<Index> extents) {
   check_extents(extents);
   return Layout::canonical(Shape::flat(extents));
 }
 
-Layout friendly::row_major(std::span<const Index> extents) {
+Layout friendly::row_major(Sequence<Index> extents) {
   check_extents(extents);
   const std::vector<Index> reversed(extents.rbegin(), extents.rend());
   const Layout compact = Layout::canonical(Shape::flat(reversed));
@@ -36,7 +35,7 @@ Layout friendly::row_major(std::span<const Index> extents) {
   return {Shape::flat(extents), Stride::flat(strides)};
 }
 
-Tensor friendly::full(std::span<const Index> extents, const Scalar& value, const DType& dtype) {
+Tensor friendly::full(Sequence<Index> extents, const Scalar& value, const DType& dtype) {
   const Layout layout = column_major(extents);
   const Tensor result = on_cpu(layout, dtype);
   std::byte* slot = result.carrier()->host_data();
@@ -46,11 +45,11 @@ Tensor friendly::full(std::span<const Index> extents, const Scalar& value, const
   return result;
 }
 
-Tensor friendly::zeros(std::span<const Index> extents, const DType& dtype) {
+Tensor friendly::zeros(Sequence<Index> extents, const DType& dtype) {
   return on_cpu(column_major(extents), dtype);
 }
 
-Tensor friendly::ones(std::span<const Index> extents, const DType& dtype) {
+Tensor friendly::ones(Sequence<Index> extents, const DType& dtype) {
   const bool is_bool = dtype.storage_type() == StorageType::bool8;
   return full(extents, is_bool ? Scalar(true) : Scalar(std::int64_t{1}), dtype);
 }
@@ -58,7 +57,7 @@ Tensor friendly::ones(std::span<const Index> extents, const DType& dtype) {
 Tensor friendly::arange(Index count, const DType& dtype) {
   if (dtype.storage_type() == StorageType::bool8)
     raise<TypeError>("friendly", "arange counts numbers: the dtype Bool holds none; use Int32 or Float32");
-  const Tensor result = zeros({&count, 1}, dtype);
+  const Tensor result = zeros({count}, dtype);
   std::byte* slot = result.carrier()->host_data();
   for (Index i = 0; i < count; ++i) encode_slot(dtype, Scalar(i), slot + i * dtype.slot_bytes());
   return result;
@@ -71,17 +70,55 @@ Tensor detail::cpu_tensor(const std::byte* slots, const Layout& source, const La
   return result;
 }
 
-Tensor friendly::tensor(std::span<const Scalar> values, const Layout& layout, const DType& dtype) {
-  if (static_cast<Index>(values.size()) != layout.size())
+Tensor detail::cpu_tensor(Index count, const std::function<Scalar()>& next_value, const Layout& layout,
+                          const DType& dtype) {
+  if (count != layout.size())
     raise<ValueError>("friendly", "the number of values must be the layout logical size ", layout.size(),
-                      ": got ", values.size());
-  std::vector<std::byte> slots(slots_to_bytes(dtype, layout.size()));
+                      ": got ", count);
+  std::vector<std::byte> slots(slots_to_bytes(dtype, count));
+  for (Index i = 0; i < count; ++i) encode_slot(dtype, next_value(), slots.data() + i * dtype.slot_bytes());
+  return cpu_tensor(slots.data(), Layout::canonical(layout.shape()), layout, dtype);
+}
+
+namespace {
+
+/// The extents of nested lists, by the first item of each level.
+SmallVector<Index, 8> extents_of(const Nested<Scalar>& values) {
+  if (values.is_leaf() || values.items().empty())
+    raise<ValueError>("friendly", "values must be a non-empty list: got ",
+                      values.is_leaf() ? "a number" : "an empty list", "; one value is tensor({1.0})");
+  SmallVector<Index, 8> extents;
+  for (const Nested<Scalar>* level = &values; !level->is_leaf(); level = &level->items().front()) {
+    if (level->items().empty()) raise<ValueError>("friendly", "values must not have empty levels");
+    extents.push_back(static_cast<Index>(level->items().size()));
+  }
+  return extents;
+}
+
+/// Appends the leaves of `values`, which lie `depth` levels deep in lists of `extents`.
+void append_rows(const Nested<Scalar>& values, std::span<const Index> extents, std::size_t depth,
+                 std::vector<const Scalar*>& rows) {
+  const bool is_inner = depth < extents.size();
+  if (values.is_leaf() == is_inner ||
+      (is_inner && static_cast<Index>(values.items().size()) != extents[depth]))
+    raise<ValueError>("friendly", "values must be rectangular: a level or a length differs at depth ", depth);
+  if (!is_inner) return rows.push_back(&values.leaf());
+  for (const Nested<Scalar>& item : values.items()) append_rows(item, extents, depth + 1, rows);
+}
+
+}  // namespace
+
+Tensor friendly::tensor(const Nested<Scalar>& values, const DType& dtype) {
+  const SmallVector<Index, 8> extents = extents_of(values);
+  std::vector<const Scalar*> rows;
+  append_rows(values, extents, 0, rows);
+  std::vector<std::byte> slots(slots_to_bytes(dtype, static_cast<Index>(rows.size())));
   std::byte* slot = slots.data();
-  for (const Scalar& value : values) {
-    encode_slot(dtype, value, slot);
+  for (const Scalar* value : rows) {
+    encode_slot(dtype, *value, slot);
     slot += dtype.slot_bytes();
   }
-  return detail::cpu_tensor(slots.data(), Layout::canonical(layout.shape()), layout, dtype);
+  return detail::cpu_tensor(slots.data(), row_major(extents), column_major(extents), dtype);
 }
 
 Tensor friendly::sum(const Tensor& tensor) {
@@ -95,7 +132,7 @@ Tensor friendly::sum(const Tensor& tensor) {
   all.reserve(layout.rank());
   for (std::size_t i = 0; i < layout.rank(); ++i) all.emplace_back(Node::id(static_cast<Index>(i)));
   const Argument rows(rearrange(tensor, Tree{Nested<Node>(Node::Leaf), Nested<Node>(std::move(all))}));
-  return apply_operation("reduce_sum", {&rows, 1});
+  return apply_operation("reduce_sum", {rows});
 }
 
 Tensor friendly::mean(const Tensor& tensor) {
@@ -123,14 +160,6 @@ std::vector<std::byte> detail::dense_slots(const Tensor& tensor) {
   return dense;
 }
 
-std::vector<Scalar> friendly::to_list(const Tensor& tensor) {
-  const std::vector<std::byte> slots = detail::dense_slots(tensor);
-  const DType& dtype = tensor.carrier()->dtype();
-  std::vector<Scalar> values;
-  values.reserve(static_cast<std::size_t>(tensor.size()));
-  for (Index i = 0; i < tensor.size(); ++i)
-    values.push_back(decode_slot(dtype, slots.data() + i * dtype.slot_bytes()));
-  return values;
-}
+std::vector<Scalar> friendly::to_list(const Tensor& tensor) { return to_list<Scalar>(tensor); }
 
 }  // namespace orlop::inline v0

@@ -243,7 +243,7 @@ NamedTensors load_safetensors(const std::filesystem::path& path, const LoadOptio
   return read_entries(file, header, all, options);
 }
 
-NamedTensors load_safetensors(const std::filesystem::path& path, std::span<const std::string> names,
+NamedTensors load_safetensors(const std::filesystem::path& path, Sequence<std::string> names,
                               const LoadOptions& options) {
   const detail::InputFile file(loading, path.native());
   const Header header = read_header(file);

@@ -255,7 +255,7 @@ Layout Layout::compose(const Shape& tile) const {
   return compose(tiler);
 }
 
-Layout Layout::compose(std::span<const Layout> tiler) const {
+Layout Layout::compose(Sequence<Layout> tiler) const {
   if (tiler.empty()) return *this;
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder builder;
@@ -299,7 +299,7 @@ Layout Layout::divide(const Layout& tile) const {
   return compose_flat(*this, make_layout(parts));
 }
 
-Layout Layout::divide_tiler(std::span<const Layout> tiler) const {
+Layout Layout::divide_tiler(Sequence<Layout> tiler) const {
   if (tiler.empty()) return *this;
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder builder;
@@ -308,7 +308,7 @@ Layout Layout::divide_tiler(std::span<const Layout> tiler) const {
   return builder.finish();
 }
 
-Layout Layout::zipped_divide(std::span<const Layout> tiler) const {
+Layout Layout::zipped_divide(Sequence<Layout> tiler) const {
   if (tiler.empty()) return *this;
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder tiles;

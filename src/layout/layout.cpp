@@ -128,11 +128,11 @@ bool Layout::is_identity() const {
 
 Layout Layout::mode(std::size_t i) const { return Layout(data_->shape.mode(i), data_->stride.mode(i)); }
 
-Layout Layout::select(std::span<const std::size_t> modes) const {
+Layout Layout::select(Sequence<std::size_t> modes) const {
   return Layout(data_->shape.select(modes), data_->stride.select(modes));
 }
 
-Layout Layout::permute(std::span<const Index> order) const {
+Layout Layout::permute(Sequence<Index> order) const {
   SmallVector<Index, 8> seen(rank());
   SmallVector<std::size_t, 8> modes;
   bool complete = order.size() == rank();
@@ -162,7 +162,7 @@ Layout Layout::append(const Layout& a, const Layout& b) {
   return builder.finish();
 }
 
-Layout Layout::make_layout(std::span<const Layout> layouts) {
+Layout Layout::make_layout(Sequence<Layout> layouts) {
   detail::LayoutBuilder builder;
   for (const Layout& layout : layouts) builder.append(layout);
   return builder.finish();

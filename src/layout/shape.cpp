@@ -150,7 +150,7 @@ Shape::Shape()
 
 Shape::Shape(std::initializer_list<Coordinate> modes) : Shape(detail::build(modes)) {}
 Shape::Shape(const Coordinate& modes) : Shape(detail::build(modes)) {}
-Shape Shape::flat(std::span<const Index> extents) { return Shape(detail::build_flat(extents)); }
+Shape Shape::flat(Sequence<Index> extents) { return Shape(detail::build_flat(extents)); }
 
 namespace {
 
@@ -173,9 +173,7 @@ void Shape::raise_size_overflow() const {
 
 Index Shape::to_integer() const { return detail::single_leaf(*nest_, "Shape"); }
 Shape Shape::mode(std::size_t i) const { return Shape(detail::mode_of(*nest_, i)); }
-Shape Shape::select(std::span<const std::size_t> modes) const {
-  return Shape(detail::select_modes(*nest_, modes));
-}
+Shape Shape::select(Sequence<std::size_t> modes) const { return Shape(detail::select_modes(*nest_, modes)); }
 Shape Shape::concat(const Shape& a, const Shape& b) { return Shape(detail::concatenate(*a.nest_, *b.nest_)); }
 Shape Shape::append(const Shape& a, const Shape& b) { return Shape(detail::append_mode(*a.nest_, *b.nest_)); }
 std::string Shape::to_string() const { return text("Shape<", detail::nest_text(*nest_), '>'); }
@@ -297,10 +295,10 @@ Stride::Stride() : Stride(detail::Nest()) {}
 Stride::Stride(std::initializer_list<Coordinate> modes) : Stride(detail::build(modes)) {}
 Stride::Stride(const Coordinate& modes) : Stride(detail::build(modes)) {}
 Stride::Stride(detail::Nest nest) : NestValue(checked_stride(std::move(nest))) {}
-Stride Stride::flat(std::span<const Index> strides) { return Stride(detail::build_flat(strides)); }
+Stride Stride::flat(Sequence<Index> strides) { return Stride(detail::build_flat(strides)); }
 Index Stride::to_integer() const { return detail::single_leaf(*nest_, "Stride"); }
 Stride Stride::mode(std::size_t i) const { return Stride(detail::mode_of(*nest_, i)); }
-Stride Stride::select(std::span<const std::size_t> modes) const {
+Stride Stride::select(Sequence<std::size_t> modes) const {
   return Stride(detail::select_modes(*nest_, modes));
 }
 Stride Stride::concat(const Stride& a, const Stride& b) {
@@ -351,7 +349,7 @@ Tree::Tree(const Nested<Node>& items)
 Tree::Tree(detail::Nest nest) : NestValue(std::make_shared<const detail::Nest>(std::move(nest))) {}
 std::vector<Node> Tree::recipe() const { return detail::recipe_of(*nest_); }
 
-Coordinate Tree::reshape(std::span<const Index> items) const {
+Coordinate Tree::reshape(Sequence<Index> items) const {
   if (items.size() != size())
     raise<ValueError>("Tree.reshape", "the tree has ", size(), " leaves: got ", items.size(),
                       items.size() < size() ? ", too few" : ", too many", " items");

@@ -204,7 +204,8 @@ class Traversal {
     if (node.autograd_state_freed())
       raise<RuntimeError>("backward", "the graph of ", subject_of(node),
                           " was already released by an earlier "
-                          "backward; pass retain_graph=True there to go through it again");
+                          "backward; pass retain_graph=True there to go through it again, or compute what "
+                          "both share under no_grad");
     node.validate_input_versions();
     const std::vector<Tensor> inputs = node.inputs();
     std::vector<bool> wanted;
@@ -358,7 +359,7 @@ std::optional<Tensor> stack(const std::vector<std::optional<Tensor>>& parts) {
 
 }  // namespace
 
-std::vector<std::optional<Tensor>> grad(const Tensor& output, std::span<const Tensor> inputs,
+std::vector<std::optional<Tensor>> grad(const Tensor& output, Sequence<Tensor> inputs,
                                         const Tensor& cotangents, GradOptions options) {
   output.require_single_subtensor("grad");
   require_differentiable(output, "grad");

@@ -90,7 +90,7 @@ void fail_at(const Token& token, std::string_view what) {
   fail_command(text(what, " at offset ", token.start));
 }
 
-LayoutReference parse_layout_ref(std::span<const Token> tokens) {
+LayoutReference parse_layout_ref(Sequence<Token> tokens) {
   LayoutReference reference;
   Index next_id = 0;
   std::unordered_set<std::string_view> seen;

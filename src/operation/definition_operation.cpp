@@ -75,7 +75,7 @@ ResolvedInvocation DefinitionOperation::resolve(std::span<const Argument> inputs
   return definition_.resolve_call(definition_.bind({inputs.begin(), inputs.end()}, std::move(keywords)));
 }
 
-std::vector<Tensor> DefinitionOperation::forward_all(std::span<const Argument> inputs,
+std::vector<Tensor> DefinitionOperation::forward_all(Sequence<Argument> inputs,
                                                      const OperationExecutionOptions* options) {
   check_forward(inputs, options);
   detail::ProfiledSpan span(
@@ -109,8 +109,7 @@ Tensor only_result(const OperationDefinition& definition, std::vector<Tensor> re
 
 }  // namespace
 
-Tensor DefinitionOperation::forward(std::span<const Argument> inputs,
-                                    const OperationExecutionOptions* options) {
+Tensor DefinitionOperation::forward(Sequence<Argument> inputs, const OperationExecutionOptions* options) {
   return only_result(definition_, forward_all(inputs, options));
 }
 

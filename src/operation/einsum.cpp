@@ -187,7 +187,7 @@ Tensor multiply_and_sum(const EinsumSpec& spec, const Tensor& lhs, const Side& l
                                          rearrange(rhs, union_output(spec, right, left), spec.rhs_selection));
   if (spec.contraction_symbols.empty()) return rearrange(product, spec.general_output, spec.union_selection);
   const Argument summed(rearrange(product, with_contracted(spec), spec.union_selection));
-  return apply_operation("reduce_sum", {&summed, 1});
+  return apply_operation("reduce_sum", {summed});
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace orlop::inline v0 {
 
-Tensor apply_operation(std::string_view name, std::span<const Argument> arguments,
+Tensor apply_operation(std::string_view name, Sequence<Argument> arguments,
                        const OperationExecutionOptions* options) {
   const Tensor* first = find_dispatching_tensor(name, arguments);
   if (first == nullptr) raise<TypeError>(name, "needs at least one Tensor operand: got none");
@@ -129,7 +129,7 @@ Argument to_argument(const std::optional<std::vector<Index>>& integers) {
 
 }  // namespace
 
-Tensor conv_general(std::span<const Argument> arguments) {
+Tensor conv_general(Sequence<Argument> arguments) {
   using namespace convolution_arguments;
   const bool has_operands = arguments.size() == count && arguments[lhs].tensor() != nullptr &&
                             arguments[kernel].tensor() != nullptr;
@@ -146,8 +146,8 @@ Tensor conv_general(std::span<const Argument> arguments) {
   return permute_by(apply_operation("conv_general", in_order), arguments[output_dims]);
 }
 
-Tensor conv_general(const Tensor& lhs, const Tensor& kernel, std::span<const Index> strides,
-                    std::span<const Padding> padding, const ConvolutionOptions& options) {
+Tensor conv_general(const Tensor& lhs, const Tensor& kernel, Sequence<Index> strides,
+                    Sequence<Padding> padding, const ConvolutionOptions& options) {
   std::vector<std::vector<Index>> pairs;
   for (const Padding& mode : padding) pairs.push_back({mode.low, mode.high});
   const std::array<Argument, convolution_arguments::count> arguments{
@@ -217,7 +217,7 @@ Tensor reduce(std::string_view name, const Tensor& tensor, std::string_view desc
   const std::optional<OperationExecutionOptions> bound = bind_options(name, options);
   const Argument argument(
       needs_no_view(tensor, spec) ? tensor : rearrange(tensor, spec.rearrange_output, spec.selection));
-  return apply_operation(name, {&argument, 1}, bound ? &*bound : nullptr);
+  return apply_operation(name, std::span(&argument, 1), bound ? &*bound : nullptr);
 }
 
 }  // namespace

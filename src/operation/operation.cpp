@@ -41,6 +41,13 @@ bool Operation::accepts_compound() const {
   return std::find(std::begin(views), std::end(views), name_) != std::end(views);
 }
 
+const Tensor& Operation::tensor_argument(std::span<const Argument> inputs, std::size_t position) {
+  if (position >= inputs.size())
+    raise<TypeError>("forward", "argument ", position, " is missing: got ", inputs.size());
+  if (const Tensor* tensor = inputs[position].tensor()) return *tensor;
+  raise<TypeError>("forward", "argument ", position, " must be a Tensor: got ", inputs[position].type_name());
+}
+
 void Operation::check_call(std::span<const Argument> inputs, const OperationExecutionOptions* options) const {
   if (options != nullptr && is_dispatched() && options->operation() != name_)
     raise<ValueError>(subject_of(*this), "the options are bound to another operation: ", options->operation(),
@@ -93,12 +100,12 @@ void Operation::dispatch_as(const Operation& other) {
   dispatch_class_ = other.dispatch_class_;
 }
 
-std::vector<Tensor> Operation::forward_all(std::span<const Argument> inputs,
+std::vector<Tensor> Operation::forward_all(Sequence<Argument> inputs,
                                            const OperationExecutionOptions* options) {
   return {forward(inputs, options)};
 }
 
-Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecutionOptions* options) {
+Tensor Operation::forward(Sequence<Argument> inputs, const OperationExecutionOptions* options) {
   check_forward(inputs, options);
   clear_inputs();
   bool wants_graph = false;
@@ -134,8 +141,7 @@ Tensor Operation::forward(std::span<const Argument> inputs, const OperationExecu
   }
 }
 
-Tensor Operation::execute_lowered(std::span<const Argument> inputs,
-                                  const OperationExecutionOptions* options) {
+Tensor Operation::execute_lowered(Sequence<Argument> inputs, const OperationExecutionOptions* options) {
   check_call(inputs, options);
   const NoGrad no_grad;
   Tensor result = run(inputs, options);
@@ -143,7 +149,7 @@ Tensor Operation::execute_lowered(std::span<const Argument> inputs,
   return result.object()->autograd_node ? Tensor::from_representation(result.representation()) : result;
 }
 
-Tensor execute_lowered_operation(Operation& operation, std::span<const Argument> inputs,
+Tensor execute_lowered_operation(Operation& operation, Sequence<Argument> inputs,
                                  const OperationExecutionOptions* options) {
   return operation.execute_lowered(inputs, options);
 }
@@ -168,7 +174,7 @@ const std::any* Operation::find_context(const std::string& key) const {
   return found == ctx_->end() ? nullptr : &found->second;
 }
 
-void Operation::store_inputs(std::span<const Tensor> inputs) {
+void Operation::store_inputs(Sequence<Tensor> inputs) {
   std::vector<Tensor> kept(inputs.begin(), inputs.end());
   std::vector<VersionToken> versions;
   versions.reserve(kept.size());

@@ -25,7 +25,7 @@ Tensor slice(const Tensor& tensor, SliceKeys keys) {
 
 Tensor Tensor::slice(SliceKeys keys) const { return orlop::slice(*this, std::move(keys)); }
 
-Tensor permute(const Tensor& tensor, std::span<const Index> order) {
+Tensor permute(const Tensor& tensor, Sequence<Index> order) {
   std::vector<Argument> arguments{tensor};
   for (const Index mode : order) arguments.emplace_back(Scalar(mode));
   return apply_operation("permute", arguments);
@@ -43,8 +43,7 @@ Tensor broadcast_to(const Tensor& tensor, const Shape& target) {
   return view("broadcast_to", tensor, Argument::of(target));
 }
 
-Tensor broadcast_in_dim(const Tensor& tensor, const Shape& target,
-                        std::span<const Index> broadcast_dimensions) {
+Tensor broadcast_in_dim(const Tensor& tensor, const Shape& target, Sequence<Index> broadcast_dimensions) {
   check_broadcast_dimensions(tensor.layout(), target, broadcast_dimensions);
   Tensor placed = tensor;
   auto next = broadcast_dimensions.begin();

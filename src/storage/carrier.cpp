@@ -96,6 +96,11 @@ void Carrier::check_writable(Index index) const {
   require_reachable();
 }
 
+std::string Carrier::to_string() const {
+  return text(carrier_class(), "(size=", size(), ", dtype=", dtype().name(), ", residency=", residency_word(),
+              ", version=", version(), ")");
+}
+
 Scalar Carrier::at(Index index) const {
   check_readable(index);
   return get_value(index);

@@ -225,4 +225,34 @@ void TensorObject::drop_references() noexcept {
   // gradients.
 }
 
+namespace {
+
+/// The first and last three values where reading them moves nothing.
+std::string some_values(const Tensor& tensor) {
+  const Carrier& carrier = *tensor.carrier();
+  if (carrier.is_released()) return "released";
+  if (!tensor.is_single_subtensor() || carrier.host_data() == nullptr) return "…";
+  const Index size = tensor.size();
+  std::string values;
+  for (Index i = 0; i < size; ++i) {
+    if (size > 6 && i == 3) {
+      values += ", …";
+      i = size - 3;
+    }
+    values += i == 0 ? "" : ", ";
+    values += carrier.at(tensor.offset() + tensor.layout().index_ordinal(i)).to_string();
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string Tensor::to_string() const {
+  if (!object_) return "Tensor(none)";
+  return text("Tensor(", some_values(*this), ", shape=", orlop::to_string(layout().shape().top_level()),
+              ", strides=", orlop::to_string(layout().stride().top_level()), ", dtype=", dtype().name(),
+              ", carrier=", carrier_type(), ", residency=", carrier()->residency_word(),
+              ", version=", version(), ")");
+}
+
 }  // namespace orlop::inline v0

@@ -32,7 +32,7 @@ class Slots final : public Carrier {
   void set_value(Index index, const Scalar& value) override {
     values_[static_cast<std::size_t>(index)] = value;
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions&) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions&) const override {
     Ref<Slots> result = make_ref<Slots>(static_cast<Index>(values.size()), dtype_);
     result->values_.assign(values.begin(), values.end());
     return result;

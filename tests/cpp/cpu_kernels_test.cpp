@@ -214,7 +214,7 @@ TEST_F(CpuKernels, ReductionsComeToTheSameBitsOnAnyNumberOfThreads) {
       const Argument argument(tensor_of(Backend::cpu, values, layout));
       const auto result = [&](Index threads) {
         set_thread_count(threads);
-        const Tensor reduced = apply_operation(name, {&argument, 1});
+        const Tensor reduced = apply_operation(name, {argument});
         std::vector<std::byte> slots(static_cast<std::size_t>(4 * reduced.layout().cosize()));
         reduced.carrier()->read_span(0, reduced.layout().cosize(), slots.data());
         return slots;
@@ -246,7 +246,7 @@ TEST_F(CpuKernels, SumsOfOnesAreExact) {
   for (const auto& [shape, stride] :
        {std::pair{Shape{1, count}, Stride{0, 0}}, {Shape{64, count / 64}, Stride{0, 0}}}) {
     const Argument argument(Tensor(one.carrier(), 0, Layout(shape, stride)));
-    const Tensor sum = apply_operation("reduce_sum", {&argument, 1});
+    const Tensor sum = apply_operation("reduce_sum", {argument});
     EXPECT_THAT(elements<float>(sum), Each(static_cast<float>(shape.leaves()[1])));
   }
 }
@@ -294,7 +294,7 @@ TEST_F(CpuKernels, ScatterAgreesWithTheReferenceInEveryOrderOfMemory) {
       const Tensor indices = tensor_of(backend, numbers, Layout::canonical(Shape{2500}));
       const Argument looked_up[] = {table, indices, Argument(axis)};
       const Argument negated(apply_operation("gather", looked_up));
-      const Argument updated[] = {table, indices, apply_operation("neg", {&negated, 1}), Argument(axis)};
+      const Argument updated[] = {table, indices, apply_operation("neg", {negated}), Argument(axis)};
       results.push_back(slots_of(apply_operation("scatter", updated)));
     }
     EXPECT_EQ(bits(results[0]), bits(results[1])) << text(layout);

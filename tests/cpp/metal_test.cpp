@@ -214,7 +214,7 @@ TEST_F(MetalTest, TheGradientOfAProductRunsOnTheDevice) {
   const Tensor x = metal_tensor({2, 0, 3, 4, 5, -1}, Layout(Shape{2, 3}, Stride{3, 1}));
   const Ref<Operation> product = x.carrier()->dispatch_op("reduce_prod");
   const Argument argument(x);
-  const Tensor y = product->forward({&argument, 1});
+  const Tensor y = product->forward({argument});
   EXPECT_THAT(values_of(y), ElementsAre(0, -20));
   backward(y, metal_tensor({1, 2}, y.layout()));
   EXPECT_THAT(elements<float>(gradient_of(x)), ElementsAre(0, -10, 6, -8, 0, 40));

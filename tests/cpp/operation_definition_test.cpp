@@ -33,7 +33,7 @@ class Bench final : public Carrier {
   void set_value(Index index, const Scalar& value) override {
     values[static_cast<std::size_t>(index)] = value.to_binary32();
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> from, const NewLikeOptions&) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> from, const NewLikeOptions&) const override {
     std::vector<float> copies;
     for (const Scalar& value : from) copies.push_back(value.to_binary32());
     return make_ref<Bench>(std::move(copies), dtype_);

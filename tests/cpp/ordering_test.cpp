@@ -145,7 +145,7 @@ TEST(ReduceProd, GivesTheSameBitsOnCPUAsTheReference) {
     for (float& slot : slots) slot = 0.5F + static_cast<float>(random() % 1000) / 1000;
     const auto product = [&](Backend backend) {
       const Argument argument(place(backend, slots, layout));
-      return apply_operation("reduce_prod", {&argument, 1});
+      return apply_operation("reduce_prod", {argument});
     };
     expect_equal<float>(product(Backend::cpu), product(Backend::reference));
   }

@@ -15,7 +15,7 @@ class Cube final : public orlop::Operation {
 
  protected:
   orlop::Tensor forward_impl(std::span<const orlop::Argument> inputs) override {
-    const orlop::Tensor& x = *inputs[0].tensor();
+    const orlop::Tensor& x = tensor_argument(inputs, 0);
     return orlop::mul(orlop::mul(x, x), x);
   }
 };
@@ -47,7 +47,7 @@ class Constant final : public orlop::Carrier {
   orlop::Index size() const override { return size_; }
   const orlop::DType& dtype() const override { return orlop::dtypes::Float32; }
   orlop::Scalar get_value(orlop::Index) const override { return orlop::Scalar(value_); }
-  orlop::Ref<orlop::Carrier> new_like(std::span<const orlop::Scalar> values,
+  orlop::Ref<orlop::Carrier> new_like(orlop::Sequence<orlop::Scalar> values,
                                       const orlop::NewLikeOptions&) const override {
     return orlop::make_ref<Constant>(static_cast<orlop::Index>(values.size()), values.front().to_binary32());
   }

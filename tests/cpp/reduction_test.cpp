@@ -23,7 +23,7 @@ constexpr std::int32_t int32_max = std::numeric_limits<std::int32_t>::max();
 
 Tensor run(std::string_view name, const Tensor& tensor, const OperationExecutionOptions* options = nullptr) {
   const Argument argument(tensor);
-  return apply_operation(name, {&argument, 1}, options);
+  return apply_operation(name, {argument}, options);
 }
 
 template <class T>

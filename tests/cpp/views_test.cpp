@@ -34,8 +34,7 @@ class Shelf final : public Carrier {
     values_[static_cast<std::size_t>(index)] = value;
     advance_version();
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
-                                      const NewLikeOptions& options) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions& options) const override {
     return make_ref<Shelf>(std::vector<Scalar>(values.begin(), values.end()),
                            options.dtype ? *options.dtype : *dtype_, offers_all_);
   }

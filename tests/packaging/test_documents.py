@@ -21,6 +21,24 @@ def test_relative_links_lead_to_files(root):
     assert broken == []
 
 
+def test_cpp_page_shows_the_example_that_is_compiled(root):
+    shown = re.search(r"```cpp\n(.*?)```", (root / "docs/cpp.md").read_text(), re.DOTALL).group(1)
+    assert shown == (root / "examples/first_steps.cpp").read_text()
+
+
+def test_documentation_says_where_every_module_and_header_folder_is(root):
+    page, cpp = (root / "docs/README.md").read_text(), (root / "docs/cpp.md").read_text()
+    modules = [
+        ".".join(path.relative_to(root / "python").with_suffix("").parts).removesuffix(".__init__")
+        for path in (root / "python/orlop").rglob("*.py")
+    ]
+    carriers = {"orlop.carriers." + path.name for path in (root / "include/orlop/carriers").iterdir() if path.is_dir()}
+    public = {name for name in modules if "._" not in name} - carriers
+    assert {name for name in public if f"`{name}`" not in page} == set()
+    folders = {path.name for path in (root / "include/orlop").iterdir() if path.is_dir()}
+    assert {name for name in folders if f"| `{name}" not in cpp} == set()
+
+
 def test_readme_names_exactly_the_two_commands_of_a_newcomer(root):
     section = (root / "README.md").read_text().split("## Two commands")[1].split("\n## ")[0]
     commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1)

@@ -143,6 +143,19 @@ def test_cpp_program_builds_against_the_installed_wheel(installed, tmp_path):
     assert "size must be positive: -1" in run(tmp_path / "build/consumer")
 
 
+def test_cpp_programs_of_the_documents_build_without_cmake(root, installed, tmp_path):
+    """By the two lines of docs/cpp.md; they print what it shows, and what their comments promise."""
+    page = (root / "docs/cpp.md").read_text()
+    [lines] = re.findall(r"```sh\n(P=.*?)```", page, re.DOTALL)
+    [program], [printed] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("cpp", "text"))
+    [shortest] = re.findall(r"```cpp\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    product = "Tensor(6.0, 12.0, 12.0, 26.0, shape=(2, 2), strides=(1, 2), dtype=Float32, carrier=CPU, residency=resident, version=0)\n"
+    for text, output in ((program, printed), (shortest, product)):
+        (tmp_path / "main.cpp").write_text(text)
+        run("sh", "-ec", lines.replace("$(python ", f"$({installed} -I "), cwd=tmp_path)
+        assert run(tmp_path / "mine", cwd=tmp_path) == output
+
+
 def test_carrier_extension_builds_against_the_installed_wheel(root, installed, tmp_path):
     """The example of a carrier in C++, as its author builds it."""
     prefix = run(installed, "-I", "-c", "import orlop; print(orlop.__path__[0])", cwd=tmp_path).strip()

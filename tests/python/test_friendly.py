@@ -26,8 +26,46 @@ def test_the_module_exports_its_functions():
 def test_whoever_looks_in_the_package_is_told_the_module():
     with pytest.raises(AttributeError, match=r"'zeros'; there is orlop\.friendly\.zeros$"):
         orlop.zeros
+    with pytest.raises(AttributeError, match=r"'load'; there is orlop\.io\.load_npy and orlop\.io\.load_safetensors$"):
+        orlop.load
     with pytest.raises(AttributeError, match="no attribute 'nowhere'$"):
         orlop.nowhere
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("sum", "orlop.friendly.sum"),
+        ("exp", "orlop.exp"),
+        ("T", "orlop.permute(t, 1, 0)"),
+        ("numpy", "numpy.asarray(t)"),
+        ("amax", "orlop.reduce_max"),
+        ("nowhere", None),
+        ("_hidden", None),
+    ],
+)
+def test_whoever_looks_in_a_tensor_is_told_the_function(name, place):
+    for tensor in (friendly.ones(2), orlop.Parameter(friendly.ones(2))):
+        kind = type(tensor).__name__
+        with pytest.raises(AttributeError) as caught:
+            getattr(tensor, name)
+        assert str(caught.value) == f"{kind!r} object has no attribute {name!r}" + (f"; there is {place}" if place else "")
+        assert caught.value.name == name
+        assert not hasattr(tensor, name)
+
+
+def test_a_tensor_of_one_element_is_formatted_as_its_number():
+    loss = friendly.tensor([2.5])
+    assert f"{loss:.2f} {loss:>5}" == "2.50   2.5"
+    assert f"{loss}" == format(loss, "") == str(loss)
+    with pytest.raises(TypeError, match="only a Tensor of exactly one element takes a format: it has 2"):
+        format(friendly.ones(2), ".2f")
+    with pytest.raises(ValueError, match="format code"):
+        format(loss, "q")
+
+
+def test_python_s_abs_is_the_operation():
+    assert friendly.to_list(abs(friendly.tensor([-1.5, 2.0]))) == [1.5, 2.0]
 
 
 # --- Layouts and extents (M601) ----------------------------------------------------------------------------------

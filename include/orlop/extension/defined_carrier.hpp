@@ -34,7 +34,7 @@ class ORLOP_API DefinedStorage : public Base {
   [[nodiscard]] const DType& dtype() const override;
   [[nodiscard]] Scalar get_value(Index index) const override;
   void set_value(Index index, const Scalar& value) override;
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,

@@ -9,11 +9,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "orlop/base/sequence.hpp"
 #include "orlop/tensor/tensor.hpp"
 
 namespace orlop::inline v0 {
@@ -42,7 +42,7 @@ using FileMetadata = std::vector<std::pair<std::string, std::string>>;
                                                       const LoadOptions& options = {});
 /// Only these, in this order. KeyError for a name that the file lacks.
 [[nodiscard]] ORLOP_API NamedTensors load_safetensors(const std::filesystem::path& path,
-                                                      std::span<const std::string> names,
+                                                      Sequence<std::string> names,
                                                       const LoadOptions& options = {});
 /// The texts that a safetensors file holds beside its Tensors.
 [[nodiscard]] ORLOP_API FileMetadata safetensors_metadata(const std::filesystem::path& path);

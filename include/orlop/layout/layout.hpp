@@ -97,15 +97,15 @@ class ORLOP_API Layout final : public IndexMap {
   /// Top-level mode `i`, where a nested mode's children become the top modes. IndexError.
   [[nodiscard]] Layout mode(std::size_t i) const;
   /// These top-level modes, in this order, each as it is. IndexError.
-  [[nodiscard]] Layout select(std::span<const std::size_t> modes) const;
+  [[nodiscard]] Layout select(Sequence<std::size_t> modes) const;
   /// Every top-level mode once, in this order. ValueError ‹must reorder every layout mode›.
-  [[nodiscard]] Layout permute(std::span<const Index> order) const;
+  [[nodiscard]] Layout permute(Sequence<Index> order) const;
   /// The modes of `a`, then those of `b`.
   [[nodiscard]] static Layout concat(const Layout& a, const Layout& b);
   /// `b` as one nested mode after those of `a`; a `b` of at most one leaf is concatenated instead.
   [[nodiscard]] static Layout append(const Layout& a, const Layout& b);
   /// Appends all to rank zero.
-  [[nodiscard]] static Layout make_layout(std::span<const Layout> layouts);
+  [[nodiscard]] static Layout make_layout(Sequence<Layout> layouts);
   /// Widens extent-1 leaves to `target` with stride zero. ValueError ‹same shape profile›, ‹can only widen an
   /// extent-1 leaf›.
   [[nodiscard]] Layout broadcast_to(const Shape& target) const;
@@ -142,14 +142,14 @@ class ORLOP_API Layout final : public IndexMap {
   /// Composes each leading mode with a compact tile of that mode's shape. ValueError ‹more tiles›.
   [[nodiscard]] Layout compose(const Shape& tile) const;
   /// Composes each leading mode with one layout. ValueError ‹more tiles›, a tile beyond its mode.
-  [[nodiscard]] Layout compose(std::span<const Layout> tiler) const;
+  [[nodiscard]] Layout compose(Sequence<Layout> tiler) const;
   /// What is left of `cotarget` indices beside this layout's. ValueError (M316).
   [[nodiscard]] Layout complement(Index cotarget) const;
   /// (tile, rest) of the whole layout, of each leading mode, and of each leading mode with tiles grouped
   /// first.
   [[nodiscard]] Layout divide(const Layout& tile) const;
-  [[nodiscard]] Layout divide_tiler(std::span<const Layout> tiler) const;
-  [[nodiscard]] Layout zipped_divide(std::span<const Layout> tiler) const;
+  [[nodiscard]] Layout divide_tiler(Sequence<Layout> tiler) const;
+  [[nodiscard]] Layout zipped_divide(Sequence<Layout> tiler) const;
 
   [[nodiscard]] Ref<IndexMap> compose_with(const Ref<IndexMap>& inner) const override;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "orlop/base/error.hpp"
+#include "orlop/base/sequence.hpp"
 
 namespace orlop::inline v0 {
 
@@ -24,7 +25,7 @@ template <class T>
 class Nested {
  public:
   template <class V>
-    requires(std::is_convertible_v<V, T> && !std::is_floating_point_v<V>)
+    requires(std::is_convertible_v<V, T> && !(std::is_integral_v<T> && std::is_floating_point_v<V>))
   Nested(const V& leaf) : leaf_(leaf) {}
   Nested(std::initializer_list<Nested> items) : Nested(std::vector<Nested>(items)) {}
   /// The list of these items. ValueError beyond max_nesting_depth.

@@ -80,7 +80,7 @@ class ORLOP_API Shape : public detail::NestValue {
   /// A leaf is the one mode, a list is the modes.
   explicit Shape(const Coordinate& modes);
   /// The flat shape of these extents.
-  [[nodiscard]] static Shape flat(std::span<const Index> extents);
+  [[nodiscard]] static Shape flat(Sequence<Index> extents);
   /// Internal: takes ready data, of which extents and size are checked here.
   explicit Shape(detail::Nest nest);
 
@@ -98,7 +98,7 @@ class ORLOP_API Shape : public detail::NestValue {
   /// Top-level mode `i`, where a nested mode's children become the top modes. IndexError.
   [[nodiscard]] Shape mode(std::size_t i) const;
   /// These top-level modes, in this order, each as it is. IndexError.
-  [[nodiscard]] Shape select(std::span<const std::size_t> modes) const;
+  [[nodiscard]] Shape select(Sequence<std::size_t> modes) const;
   /// The coordinate of an ordinal. ValueError out of range.
   [[nodiscard]] Coordinate decode(Index ordinal) const;
   /// The ordinal of a coordinate: ValueError where it does not fit, OverflowError where the ordinal leaves 64
@@ -126,13 +126,13 @@ class ORLOP_API Stride : public detail::NestValue {
   /// The modes. ValueError where a stride is negative or the nest too deep.
   Stride(std::initializer_list<Coordinate> modes);
   explicit Stride(const Coordinate& modes);
-  [[nodiscard]] static Stride flat(std::span<const Index> strides);
+  [[nodiscard]] static Stride flat(Sequence<Index> strides);
   /// Internal: takes ready data, of which the strides are checked here.
   explicit Stride(detail::Nest nest);
 
   [[nodiscard]] Index to_integer() const;
   [[nodiscard]] Stride mode(std::size_t i) const;
-  [[nodiscard]] Stride select(std::span<const std::size_t> modes) const;
+  [[nodiscard]] Stride select(Sequence<std::size_t> modes) const;
   [[nodiscard]] static Stride concat(const Stride& a, const Stride& b);
   [[nodiscard]] static Stride append(const Stride& a, const Stride& b);
   [[nodiscard]] std::string to_string() const;

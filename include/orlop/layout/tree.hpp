@@ -43,7 +43,7 @@ class ORLOP_API Tree : public detail::NestValue {
   /// The tree as Leaf, Push and Pop.
   [[nodiscard]] std::vector<Node> recipe() const;
   /// Nests a flat list, one item per leaf. ValueError for another number of items.
-  [[nodiscard]] Coordinate reshape(std::span<const Index> items) const;
+  [[nodiscard]] Coordinate reshape(Sequence<Index> items) const;
   friend bool operator==(const Tree& a, const Tree& b) noexcept { return a.equal(b); }
 };
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "orlop/base/sequence.hpp"
 #include "orlop/operation/grad_mode.hpp"
 #include "orlop/operation/operation.hpp"
 
@@ -36,8 +36,7 @@ ORLOP_API void backwards_traversal(const Tensor& gradient, const Ref<Operation>&
                                    BackwardOptions options = {});
 /// Gradients of `output` towards `inputs`, detached; nothing where one is not reached. Touches no `.grad`
 /// (P90).
-[[nodiscard]] ORLOP_API std::vector<std::optional<Tensor>> grad(const Tensor& output,
-                                                                std::span<const Tensor> inputs,
+[[nodiscard]] ORLOP_API std::vector<std::optional<Tensor>> grad(const Tensor& output, Sequence<Tensor> inputs,
                                                                 const Tensor& cotangents,
                                                                 GradOptions options = {});
 

@@ -40,7 +40,7 @@ struct LayoutReference {
 };
 
 /// Reads one side of a command as an input. ValueError (M702).
-[[nodiscard]] ORLOP_API LayoutReference parse_layout_ref(std::span<const Token> tokens);
+[[nodiscard]] ORLOP_API LayoutReference parse_layout_ref(Sequence<Token> tokens);
 
 /// Layout::rearrange(output, selection).
 struct RearrangeSpec {

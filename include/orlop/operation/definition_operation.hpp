@@ -28,9 +28,8 @@ class ORLOP_API DefinitionOperation final : public Operation {
   }
 
   /// RuntimeError where the definition has several results.
-  Tensor forward(std::span<const Argument> inputs,
-                 const OperationExecutionOptions* options = nullptr) override;
-  [[nodiscard]] std::vector<Tensor> forward_all(std::span<const Argument> inputs,
+  Tensor forward(Sequence<Argument> inputs, const OperationExecutionOptions* options = nullptr) override;
+  [[nodiscard]] std::vector<Tensor> forward_all(Sequence<Argument> inputs,
                                                 const OperationExecutionOptions* options = nullptr) override;
   /// The same for a call that is resolved already (X25).
   [[nodiscard]] std::vector<Tensor> forward_invocation(const ResolvedInvocation& invocation);

@@ -4,17 +4,17 @@
 
 #include <concepts>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
+#include "orlop/base/sequence.hpp"
 #include "orlop/operation/operation.hpp"
 
 namespace orlop::inline v0 {
 
 /// Runs the operation `name` on the carrier class of its first Tensor argument. Every Tensor argument must be
 /// on that exact class (TypeError).
-ORLOP_API Tensor apply_operation(std::string_view name, std::span<const Argument> arguments,
+ORLOP_API Tensor apply_operation(std::string_view name, Sequence<Argument> arguments,
                                  const OperationExecutionOptions* options = nullptr);
 
 struct AccumulatorOptions {
@@ -92,10 +92,10 @@ struct ConvolutionOptions {
 /// gives [batch, out feature, spatial…]. One stride and one Padding per spatial mode; ValueError. Batch and
 /// feature modes may be nested. Padding and what lhs_dilation puts between elements count as zeros, so an
 /// infinite kernel value gives NaN there.
-ORLOP_API Tensor conv_general(const Tensor& lhs, const Tensor& kernel, std::span<const Index> strides,
-                              std::span<const Padding> padding, const ConvolutionOptions& options = {});
+ORLOP_API Tensor conv_general(const Tensor& lhs, const Tensor& kernel, Sequence<Index> strides,
+                              Sequence<Padding> padding, const ConvolutionOptions& options = {});
 /// The same from the ten arguments that `forward` takes; here the dims do permute.
-ORLOP_API Tensor conv_general(std::span<const Argument> arguments);
+ORLOP_API Tensor conv_general(Sequence<Argument> arguments);
 /// The entries of a mode at Int32 indices, which lie in [0, extent) (IndexError); the index modes take its
 /// place.
 ORLOP_API Tensor gather(const Tensor& tensor, const Tensor& indices, Index axis);

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "orlop/base/sequence.hpp"
 #include "orlop/operation/options.hpp"
 #include "orlop/tensor/tensor.hpp"
 
@@ -77,14 +78,12 @@ class ORLOP_API Operation : public Object {
   ~Operation() override;
 
   /// Runs the operation; records it as the result's autograd node where gradients are wanted (P42).
-  virtual Tensor forward(std::span<const Argument> inputs,
-                         const OperationExecutionOptions* options = nullptr);
+  virtual Tensor forward(Sequence<Argument> inputs, const OperationExecutionOptions* options = nullptr);
   /// The same for an operation that may have several results (X25): one Tensor for each.
-  [[nodiscard]] virtual std::vector<Tensor> forward_all(std::span<const Argument> inputs,
+  [[nodiscard]] virtual std::vector<Tensor> forward_all(Sequence<Argument> inputs,
                                                         const OperationExecutionOptions* options = nullptr);
   /// `forward` without recording anything: for an operation nested in another (P43).
-  Tensor execute_lowered(std::span<const Argument> inputs,
-                         const OperationExecutionOptions* options = nullptr);
+  Tensor execute_lowered(Sequence<Argument> inputs, const OperationExecutionOptions* options = nullptr);
   /// The vector-Jacobian product. Default: RuntimeError.
   virtual Gradients backward(const Tensor& gradient);
   /// The same where nobody asks for the gradients of saved inputs that are not `wanted`: they may be missing.
@@ -96,7 +95,7 @@ class ORLOP_API Operation : public Object {
   /// One entry of ctx, or null; makes nothing.
   [[nodiscard]] const std::any* find_context(const std::string& key) const;
   /// Keeps these tensors with fresh version tokens, replacing what was kept.
-  void store_inputs(std::span<const Tensor> inputs);
+  void store_inputs(Sequence<Tensor> inputs);
   [[nodiscard]] const std::vector<Tensor>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<VersionToken>& input_versions() const noexcept { return versions_; }
   /// RuntimeError when a kept tensor was mutated since.
@@ -123,6 +122,8 @@ class ORLOP_API Operation : public Object {
   virtual Tensor forward_impl(std::span<const Argument> inputs) = 0;
   /// Whether a compound tensor may be an argument (the views; P42 step 2).
   [[nodiscard]] virtual bool accepts_compound() const;
+  /// The Tensor at a position of `inputs`; TypeError where there is none.
+  [[nodiscard]] static const Tensor& tensor_argument(std::span<const Argument> inputs, std::size_t position);
   /// Drops state of a subclass with the rest; called by release_autograd_state.
   virtual void on_release_autograd_state() noexcept {}
 
@@ -155,7 +156,7 @@ class ORLOP_API Operation : public Object {
 };
 
 /// The base path of execute_lowered, whatever a subclass shadows.
-ORLOP_API Tensor execute_lowered_operation(Operation& operation, std::span<const Argument> inputs,
+ORLOP_API Tensor execute_lowered_operation(Operation& operation, Sequence<Argument> inputs,
                                            const OperationExecutionOptions* options = nullptr);
 
 /// A fresh undispatched operation of the central table (P45), for a carrier's `make_operation`. Unknown name:

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string_view>
 
+#include "orlop/base/sequence.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/tensor/views.hpp"
 
@@ -16,7 +16,7 @@ namespace orlop::inline v0 {
 /// One index or range per top-level mode (M502): `slice(t, {3, SliceRange{2, 8, 3}})`. Dispatch name `view`.
 [[nodiscard]] ORLOP_API Tensor slice(const Tensor& tensor, SliceKeys keys);
 /// Whole top-level modes in another order. ValueError ‹must reorder every layout mode›.
-[[nodiscard]] ORLOP_API Tensor permute(const Tensor& tensor, std::span<const Index> order);
+[[nodiscard]] ORLOP_API Tensor permute(const Tensor& tensor, Sequence<Index> order);
 /// The same ordinal sequence in another shape; the placement must have one constant step. ValueError.
 [[nodiscard]] ORLOP_API Tensor reshape(const Tensor& tensor, const Shape& shape);
 /// The element at q is the source's at ordinal shape:stride(q). ValueError.
@@ -25,7 +25,7 @@ namespace orlop::inline v0 {
 [[nodiscard]] ORLOP_API Tensor broadcast_to(const Tensor& tensor, const Shape& target);
 /// Source mode i becomes target mode `broadcast_dimensions[i]`, then broadcast_to. ValueError.
 [[nodiscard]] ORLOP_API Tensor broadcast_in_dim(const Tensor& tensor, const Shape& target,
-                                                std::span<const Index> broadcast_dimensions);
+                                                Sequence<Index> broadcast_dimensions);
 /// Drops a top-level leaf of extent 1; dim in [-n, n). ValueError.
 [[nodiscard]] ORLOP_API Tensor squeeze(const Tensor& tensor, Index dim);
 /// Inserts a leaf of extent 1; dim in [-n-1, n]. ValueError.

@@ -20,6 +20,7 @@
 #include "orlop/base/error.hpp"
 #include "orlop/base/object.hpp"
 #include "orlop/base/scalar.hpp"
+#include "orlop/base/sequence.hpp"
 #include "orlop/dtype/dtype.hpp"
 #include "orlop/storage/carrier_class.hpp"
 
@@ -73,7 +74,7 @@ class ORLOP_API Carrier : public Object {
   /// Normalizes and writes one slot. Default: RuntimeError ‹not mutable›.
   virtual void set_value(Index index, const Scalar& value);
   /// Fresh storage of the same kind holding `values`; works on a released receiver.
-  [[nodiscard]] virtual Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] virtual Ref<Carrier> new_like(Sequence<Scalar> values,
                                               const NewLikeOptions& options = {}) const = 0;
   /// Fresh storage of the same kind with `size` slots; works on a released receiver.
   [[nodiscard]] virtual Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const = 0;
@@ -107,6 +108,12 @@ class ORLOP_API Carrier : public Object {
 
   /// Where the values are now, in one word, for representations: "resident", "file", "evicted", …
   [[nodiscard]] virtual std::string_view residency() const noexcept { return "resident"; }
+  /// The same, or "released".
+  [[nodiscard]] std::string_view residency_word() const noexcept {
+    return is_released() ? "released" : residency();
+  }
+  /// `CPU(size=3, dtype=Float32, residency=resident, version=0)`; reads no value.
+  [[nodiscard]] virtual std::string to_string() const;
 
   // --- Element access with all checks (S104) ----------------------------------------------------------
   [[nodiscard]] Scalar at(Index index) const;

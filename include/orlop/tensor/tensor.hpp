@@ -60,6 +60,7 @@ class ORLOP_API Tensor {
   [[nodiscard]] const DType& dtype() const;
   /// Number of logical elements.
   [[nodiscard]] Index size() const { return layout().size(); }
+  [[nodiscard]] Shape shape() const { return layout().shape(); }
   [[nodiscard]] bool is_single_subtensor() const;
   /// NotImplementedError ‹Multi-subtensor Tensor reason› for a compound tensor (M409).
   void require_single_subtensor(std::string_view reason) const;
@@ -75,6 +76,9 @@ class ORLOP_API Tensor {
   /// The view of one index or range per top-level mode (M502); see orlop/operation/views.hpp for the other
   /// views.
   [[nodiscard]] Tensor slice(SliceKeys keys) const;
+  /// For the eye, `Tensor(1.0, 2.0, shape=(2,), …)`: the first and last three values where reading them moves
+  /// nothing, extents, strides, dtype, carrier, residency and version. Prints to streams too.
+  [[nodiscard]] std::string to_string() const;
 
   /// Gives the reference to the caller and leaves the null handle.
   [[nodiscard]] Ref<TensorObject> detach() noexcept { return std::move(object_); }

@@ -27,8 +27,7 @@ void BlockDeviceCarrier::set_value(Index index, const Scalar& value) {
   advance_version();
 }
 
-Ref<Carrier> BlockDeviceCarrier::new_like(std::span<const Scalar> values,
-                                          const NewLikeOptions& options) const {
+Ref<Carrier> BlockDeviceCarrier::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   const auto count = static_cast<Index>(values.size());
   std::vector<std::byte> slots(slots_to_bytes(dtypes::Float32, count));
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -48,7 +48,7 @@ Index CPU::pointer() const {
   return reinterpret_cast<Index>(data());
 }
 
-Ref<Carrier> CPU::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> CPU::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   const DType& dtype = options.dtype ? *options.dtype : this->dtype();
   Ref<CPU> result = make(static_cast<Index>(values.size()), {options.is_mutable, dtype, true});
   result->fill(values);

@@ -185,7 +185,7 @@ Ref<Evictable> Evictable::hierarchy_over(const Ref<Carrier>& primary) const {
   }
 }
 
-Ref<Carrier> Evictable::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> Evictable::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   return hierarchy_over(primary()->new_like(values, {options.is_mutable, factory_dtype(options.dtype)}));
 }
 

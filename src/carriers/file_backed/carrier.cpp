@@ -77,7 +77,7 @@ void FileBacked::set_value(Index index, const Scalar& value) {
   advance_version();
 }
 
-Ref<Carrier> FileBacked::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> FileBacked::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   Ref<FileBacked> result = unmade_like(options.is_mutable, options.dtype);
   const auto count = static_cast<Index>(values.size());
   std::vector<std::byte> slots(slots_to_bytes(*result->dtype_, count));

@@ -32,13 +32,13 @@ Ref<Generic> Generic::zeros(Index size, const GenericOptions& options) {
   return make_ref<Generic>(generic_class, size, options.is_mutable, dtype, false);
 }
 
-Ref<Generic> Generic::make(std::span<const Scalar> values, const GenericOptions& options) {
+Ref<Generic> Generic::make(Sequence<Scalar> values, const GenericOptions& options) {
   Ref<Generic> result = zeros(static_cast<Index>(values.size()), options);
   result->fill(values);
   return result;
 }
 
-Ref<Carrier> Generic::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> Generic::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   return make(values, {options.is_mutable, options.dtype ? options.dtype : dtype()});
 }
 

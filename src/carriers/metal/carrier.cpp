@@ -104,7 +104,7 @@ Ref<Metal> Metal::make(Index size, const MetalOptions& options) {
   return make_ref<Metal>(metal_class, size, contents, options.is_mutable, dtype, std::move(buffer));
 }
 
-Ref<Carrier> Metal::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> Metal::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   Ref<Metal> result =
       make(static_cast<Index>(values.size()), {options.is_mutable, factory_dtype(options.dtype), true});
   result->fill(values);

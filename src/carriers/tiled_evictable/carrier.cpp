@@ -251,7 +251,7 @@ void TiledEvictable::write_span(Index first, Index count, const void* in) {
 
 // --- Residency
 
-TileState TiledEvictable::tile_state(std::span<const Index> coordinate) const {
+TileState TiledEvictable::tile_state(Sequence<Index> coordinate) const {
   const TileSet tile({TileCoordinate(coordinate.begin(), coordinate.end())});
   return tile_state(tile.numbers(grid_.grid_shape()).front());
 }
@@ -300,7 +300,7 @@ Ref<TiledEvictable> TiledEvictable::make_like(bool is_implicit, const DType& dty
       Parts{std::move(primary), std::move(secondary), grid_, is_mutable, policy_, budget_, initial});
 }
 
-Ref<Carrier> TiledEvictable::new_like(std::span<const Scalar> values, const NewLikeOptions& options) const {
+Ref<Carrier> TiledEvictable::new_like(Sequence<Scalar> values, const NewLikeOptions& options) const {
   if (const auto count = static_cast<Index>(values.size()); count != grid_.size())
     raise<ValueError>(what, "new_like needs a value for every slot: ", grid_.size(), " expected, ", count,
                       " given");

@@ -425,7 +425,7 @@ void fill_tiles(TiledEvictable& target, const Tensor& from, Wants wants) {
 
 ProjectionOperation::ProjectionOperation(const Tensor& source, TileSelection selection)
     : selection_(std::move(selection)) {
-  store_inputs({&source, 1});
+  store_inputs({source});
 }
 
 Tensor ProjectionOperation::forward_impl(std::span<const Argument>) { refuse_forward(implementation_name()); }

@@ -122,7 +122,7 @@ TileSet TileSet::from_numbers(Coordinate grid_shape, std::span<const Index> numb
   return {grid_shape.size(), std::move(components)};
 }
 
-TileSet TileSet::all(Coordinate grid_shape) {
+TileSet TileSet::all(Sequence<Index> grid_shape) {
   std::vector<std::vector<Index>> per_axis;
   for (const Index extent : grid_shape) {
     std::vector<Index>& axis = per_axis.emplace_back(static_cast<std::size_t>(extent));
@@ -142,7 +142,7 @@ std::vector<TileCoordinate> TileSet::coordinates() const {
   return result;
 }
 
-bool TileSet::contains(Coordinate coordinate) const noexcept {
+bool TileSet::contains(Sequence<Index> coordinate) const noexcept {
   if (coordinate.size() != rank()) return false;
   std::size_t first = 0;
   std::size_t last = size();

@@ -45,7 +45,7 @@ Layout broadcast_result(std::string_view name, std::span<const Argument> argumen
     if (!other.same_profile(shape))
       raise<ValueError>(
           name, "operands are not broadcast-compatible, they must have the same shape profile: ", shape,
-          " and ", other, "; rearrange or reshape one of them");
+          " and ", other, "; unsqueeze, rearrange or reshape one of them");
     for (std::size_t i = 0; i < result.leaves.size(); ++i) {
       const Index extent = other.leaves()[i];
       if (extent == 1) continue;

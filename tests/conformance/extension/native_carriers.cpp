@@ -36,7 +36,7 @@ class Minimal final : public Carrier {
   [[nodiscard]] Scalar get_value(Index index) const override {
     return values_[static_cast<std::size_t>(index)];
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values, const NewLikeOptions&) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions&) const override {
     auto result = orlop::make_ref<Minimal>(0, *dtype_);
     for (const Scalar& value : values) result->values_.push_back(normalize(*dtype_, value));
     return result;
@@ -66,8 +66,7 @@ class Shelf final : public Carrier {
   void set_value(Index index, const Scalar& value) override {
     values_[static_cast<std::size_t>(index)] = normalize(*dtype_, value);
   }
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
-                                      const NewLikeOptions& options) const override {
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values, const NewLikeOptions& options) const override {
     auto result = orlop::make_ref<Shelf>(0, factory_dtype(options.dtype), options.is_mutable);
     for (const Scalar& value : values) result->values_.push_back(normalize(*result->dtype_, value));
     return result;

@@ -116,7 +116,7 @@ class ORLOP_API BlockDeviceCarrier final : public Carrier {
   [[nodiscard]] const DType& dtype() const override { return dtypes::Float32; }
   [[nodiscard]] Scalar get_value(Index index) const override;
   void set_value(Index index, const Scalar& value) override;
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void read_span(Index first, Index count, void* out) const override;

@@ -25,7 +25,7 @@ class ORLOP_API CPU final : public HostCarrier {
   /// The positive address of slot 0. RuntimeError once released.
   [[nodiscard]] Index pointer() const;
 
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,

@@ -41,7 +41,7 @@ class ORLOP_API FileBacked final : public Carrier {
   [[nodiscard]] const DType& dtype() const override { return *dtype_; }
   [[nodiscard]] Scalar get_value(Index index) const override;
   void set_value(Index index, const Scalar& value) override;
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   /// Always initialized; `empty` changes nothing.
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
@@ -57,6 +57,7 @@ class ORLOP_API FileBacked final : public Carrier {
   void copy_span_from(const detail::IoTarget& from, Index from_offset, Index first, Index count);
   [[nodiscard]] bool holes_are_zero() const noexcept override { return true; }
   [[nodiscard]] bool is_growable() const noexcept override { return true; }
+  [[nodiscard]] std::string_view residency() const noexcept override { return "file"; }
 
  protected:
   /// False in a fork's child: the file belongs to the parent (S606).

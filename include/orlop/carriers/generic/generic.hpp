@@ -16,11 +16,11 @@ class ORLOP_API Generic final : public HostCarrier {
  public:
   /// Copies and normalizes `values`. TypeError without a dtype, ValueError for one that Generic cannot
   /// construct; TypeError or OverflowError for a value that the dtype does not take.
-  [[nodiscard]] static Ref<Generic> make(std::span<const Scalar> values, const GenericOptions& options);
+  [[nodiscard]] static Ref<Generic> make(Sequence<Scalar> values, const GenericOptions& options);
   /// `size` slots of zero.
   [[nodiscard]] static Ref<Generic> zeros(Index size, const GenericOptions& options);
 
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void scatter(const Tensor& to_scatter, const Tensor& scatter_onto, const Layout& mapping,

@@ -27,7 +27,7 @@ class ORLOP_API Metal final : public HostCarrier {
   /// `largest_size`, the device's limit, or its memory.
   [[nodiscard]] static Ref<Metal> make(Index size, const MetalOptions& options = {});
 
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   /// Everything is checked before the first slot is written.

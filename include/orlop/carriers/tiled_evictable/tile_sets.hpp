@@ -13,6 +13,7 @@
 
 #include "orlop/base/error.hpp"
 #include "orlop/base/object.hpp"
+#include "orlop/base/sequence.hpp"
 
 namespace orlop::inline v0 {
 
@@ -40,7 +41,7 @@ class ORLOP_API TileSet {
   [[nodiscard]] static TileSet from_numbers(std::span<const Index> grid_shape,
                                             std::span<const Index> numbers);
   /// Every tile of the grid.
-  [[nodiscard]] static TileSet all(std::span<const Index> grid_shape);
+  [[nodiscard]] static TileSet all(Sequence<Index> grid_shape);
 
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] bool empty() const noexcept { return set_ == nullptr; }
@@ -49,7 +50,7 @@ class ORLOP_API TileSet {
   /// The coordinate of the i-th tile.
   [[nodiscard]] std::span<const Index> operator[](std::size_t i) const noexcept;
   [[nodiscard]] std::vector<TileCoordinate> coordinates() const;
-  [[nodiscard]] bool contains(std::span<const Index> coordinate) const noexcept;
+  [[nodiscard]] bool contains(Sequence<Index> coordinate) const noexcept;
   /// Whether some tile is in both.
   [[nodiscard]] bool intersects(const TileSet& other) const noexcept;
 

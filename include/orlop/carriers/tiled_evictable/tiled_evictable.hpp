@@ -119,7 +119,7 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
 
   // --- Residency; defined in residency.cpp -------------------------------------------------------------
   /// ValueError ‹rank›, ‹outside … grid› for a coordinate that is not the grid's.
-  [[nodiscard]] TileState tile_state(std::span<const Index> coordinate) const;
+  [[nodiscard]] TileState tile_state(Sequence<Index> coordinate) const;
   [[nodiscard]] TileState tile_state(Index tile) const;
   // Each is one consistent snapshot; a released carrier has none but invalid tiles.
   [[nodiscard]] TileSet primary_tiles() const;
@@ -148,7 +148,7 @@ class ORLOP_API TiledEvictable final : public DependentCarrier {
   [[nodiscard]] const DType& dtype() const override { return *dtype_; }
   [[nodiscard]] Scalar get_value(Index index) const override;
   void set_value(Index index, const Scalar& value) override;
-  [[nodiscard]] Ref<Carrier> new_like(std::span<const Scalar> values,
+  [[nodiscard]] Ref<Carrier> new_like(Sequence<Scalar> values,
                                       const NewLikeOptions& options = {}) const override;
   [[nodiscard]] Ref<Carrier> allocate_like(Index size, const AllocateOptions& options = {}) const override;
   void read_span(Index first, Index count, void* out) const override;
