@@ -14,7 +14,7 @@ int main() {
   const Tensor bias = friendly::full({1, 2}, -1);
   const std::vector<float> numbers{6, 5, 4, 3, 2, 1};
   const Tensor w(friendly::tensor(numbers).carrier(), 0, friendly::row_major({2, 3}));
-  std::cout << x << "\n" << x.at({1, 2}) << ", " << x.slice({0, SliceRange{}}) << "\n";
+  std::cout << x << "\n" << x.at({1, 2}) << ", " << x.slice({0, {}}) << "\n";
 
   // Operators and functions; matmul contracts the second modes of both.
   const Tensor y = relu(matmul(x, w) * 0.5 + bias);

@@ -46,9 +46,12 @@ PARAMETER_TYPES = {name: kind for kind, names in _TYPES.items() for name in name
 } | {"pow.base": "Tensor | float", "__rpow__.base": "Tensor | float"}  # fmt: skip
 
 
-_MODULES = {"Any": "typing", "Iterable": "collections.abc", "Sequence": "collections.abc", "Tree": "orlop.layout"} | dict.fromkeys(
-    ["Carrier", "Layout", "Shape", "Stride", "Tensor"], "orlop._core"
-)
+_MODULES = {
+    "Any": "typing",
+    "Iterable": "collections.abc",
+    "Sequence": "collections.abc",
+    "Tree": "orlop.layout",
+} | dict.fromkeys(["Carrier", "Layout", "Shape", "Stride", "Tensor"], "orlop._core")
 
 
 def with_imports(text: str) -> str:

@@ -389,7 +389,6 @@ PyType_Slot* tensor_slots() {
                                 collector_slots[1],
                                 {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                                {Py_tp_getattro, reinterpret_cast<void*>(tensor_attribute)},
                                 {0, nullptr}};
   return slots;
 }

@@ -67,20 +67,6 @@ nb::object from_argument(const Argument& argument) {
   return nb::none();
 }
 
-PyObject* tensor_attribute(PyObject* self, PyObject* name) noexcept {
-  PyObject* found = PyObject_GenericGetAttr(self, name);
-  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
-  nb::python_error error;
-  try {
-    const nb::object where = nb::module_::import_("orlop").attr("_tensor_whereabouts")(nb::handle(name));
-    const std::string described = to_text(nb::str(error.value())) + to_text(where);
-    error.value().attr("args") = nb::make_tuple(described);
-  } catch (...) {  // the bare message is true as well
-  }
-  error.restore();
-  return nullptr;
-}
-
 namespace {
 
 Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }

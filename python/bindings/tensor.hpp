@@ -61,8 +61,6 @@ nb::object from_argument(const Argument& argument);
 
 /// The collector's slots and those of the buffer protocol.
 PyType_Slot* tensor_slots();
-/// `tensor.name`; where there is none, the message says where the package has what the name stands for.
-PyObject* tensor_attribute(PyObject* self, PyObject* name) noexcept;
 /// DLPack and `__array__`.
 void bind_tensor_exchange(nb::class_<TensorObject>& tensor);
 

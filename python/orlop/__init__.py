@@ -257,30 +257,5 @@ def _whereabouts(name):
     return f"; there is {' and '.join(places)}" if places else ""
 
 
-# What tensors of other libraries have as attributes.
-_TENSOR_SYNONYMS = {
-    "T": "orlop.permute(t, 1, 0)",
-    "array": "numpy.asarray(t)",
-    "cpu": "orlop.move",
-    "cuda": "orlop.move",
-    "detach": "orlop.Tensor(t.carrier, t.offset, t.layout)",
-    "device": "t.carrier_type()",
-    "nbytes": "t.size() and t.dtype().bits",
-    "numpy": "numpy.asarray(t)",
-    "requires_grad": "orlop.no_grad, outside of which everything is recorded",
-    "stride": "t.layout.stride",
-    "strides": "t.layout.stride",
-    "to": "orlop.move",
-    "tolist": "orlop.friendly.to_list(t)",
-}
-
-
-def _tensor_whereabouts(name):
-    """The same for an attribute that a Tensor lacks."""
-    if name in _TENSOR_SYNONYMS:
-        return f"; there is {_TENSOR_SYNONYMS[name]}"
-    return f"; there is {__name__}.{name}" if name in _EXPORTS else _whereabouts(name)
-
-
 def __dir__():
     return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -113,6 +113,8 @@ TEST(Friendly, ListsStandWhereverSeveralValuesDo) {
   const Tensor x = friendly::tensor({{1, 2}, {3, 4}});
   const std::vector<Index> order{1, 0};
   EXPECT_EQ(floats(permute(x, {1, 0})), floats(permute(x, order)));
+  EXPECT_EQ(floats(x.slice({1, {}})), (std::vector<float>{3, 4}));
+  EXPECT_EQ(floats(slice(x, {{}, SliceRange{0, 1}})), (std::vector<float>{1, 3}));
   EXPECT_EQ(broadcast_in_dim(friendly::tensor({1, 2, 3}), {2, 3}, {1}).shape(), (Shape{2, 3}));
   EXPECT_EQ(floats(conv_general(friendly::ones({1, 1, 4}), friendly::ones({1, 1, 2}), {1}, {{1, 1}})),
             (std::vector<float>{1, 2, 2, 2, 1}));

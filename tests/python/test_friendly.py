@@ -32,28 +32,6 @@ def test_whoever_looks_in_the_package_is_told_the_module():
         orlop.nowhere
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("sum", "orlop.friendly.sum"),
-        ("exp", "orlop.exp"),
-        ("T", "orlop.permute(t, 1, 0)"),
-        ("numpy", "numpy.asarray(t)"),
-        ("amax", "orlop.reduce_max"),
-        ("nowhere", None),
-        ("_hidden", None),
-    ],
-)
-def test_whoever_looks_in_a_tensor_is_told_the_function(name, place):
-    for tensor in (friendly.ones(2), orlop.Parameter(friendly.ones(2))):
-        kind = type(tensor).__name__
-        with pytest.raises(AttributeError) as caught:
-            getattr(tensor, name)
-        assert str(caught.value) == f"{kind!r} object has no attribute {name!r}" + (f"; there is {place}" if place else "")
-        assert caught.value.name == name
-        assert not hasattr(tensor, name)
-
-
 def test_a_tensor_of_one_element_is_formatted_as_its_number():
     loss = friendly.tensor([2.5])
     assert f"{loss:.2f} {loss:>5}" == "2.50   2.5"

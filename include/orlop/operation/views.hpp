@@ -13,7 +13,8 @@ namespace orlop::inline v0 {
 // For any dtype, compound ones included (rearrange: single subtensors only). Nothing is copied and no version
 // advances; a write through a view is a write to the source. RuntimeError where the carrier is released.
 
-/// One index or range per top-level mode (M502): `slice(t, {3, SliceRange{2, 8, 3}})`. Dispatch name `view`.
+/// One index or range per top-level mode (M502): `slice(t, {3, {}, SliceRange{2, 8, 3}})`. Dispatch name
+/// `view`.
 [[nodiscard]] ORLOP_API Tensor slice(const Tensor& tensor, SliceKeys keys);
 /// Whole top-level modes in another order. ValueError ‹must reorder every layout mode›.
 [[nodiscard]] ORLOP_API Tensor permute(const Tensor& tensor, Sequence<Index> order);

@@ -19,8 +19,8 @@ struct SliceRange {
   std::optional<Index> step{};
 };
 
-/// The key of one top-level mode: an index, which drops the mode, or a range.
-using SliceKey = std::variant<Index, SliceRange>;
+/// The key of one top-level mode: an index, which drops the mode, or a range, of which `{}` keeps it whole.
+using SliceKey = std::variant<SliceRange, Index>;
 using SliceKeys = std::vector<SliceKey>;
 
 /// What a view makes of a layout.

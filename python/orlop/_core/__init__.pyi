@@ -9,6 +9,7 @@ from orlop._core import _profiler as _profiler
 from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
+from typing import Any
 from collections.abc import Iterable
 from collections.abc import Sequence
 from orlop.layout import Tree
@@ -640,6 +641,8 @@ class Tensor:
 
     def __neg__(self) -> Tensor: ...
 
+    def __abs__(self) -> Tensor: ...
+
     def __matmul__(self, other: Tensor) -> Tensor: ...
 
     def __rmatmul__(self, other: Tensor) -> Tensor: ...
@@ -684,9 +687,9 @@ class Tensor:
 
     def __ge__(self, other: Tensor | float) -> Tensor: ...
 
-    def __eq__(self, other: object) -> object: ...
+    def __eq__(self, other: object) -> Any: ...
 
-    def __ne__(self, other: object) -> object: ...
+    def __ne__(self, other: object) -> Any: ...
 
     def __pow__(self, exponent: Tensor | float, modulus: object | None = None) -> Tensor: ...
 
@@ -719,7 +722,7 @@ class Tensor:
         """backward, started at a node; nothing where it is None."""
 
     @property
-    def grad(self) -> object:
+    def grad(self, /) -> Tensor | None:
         """The accumulated gradient, or None."""
 
     @grad.setter

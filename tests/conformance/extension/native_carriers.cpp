@@ -24,6 +24,7 @@ using orlop::Index;
 using orlop::NewLikeOptions;
 using orlop::Ref;
 using orlop::Scalar;
+using orlop::Sequence;
 
 /// The required hooks over a vector: immutable, and only of its own dtype.
 class Minimal final : public Carrier {
