@@ -260,7 +260,7 @@ TEST(Reshape, AgreesWithAnIndexModel) {
   for (const Layout& layout : small_layouts(3, 3, 4))
     for (const Shape& shape : shapes) {
       if (shape.size() != layout.size()) continue;
-      bool has_constant_step = layout.rank() > 0;
+      bool has_constant_step = true;
       for (Index i = 2; i < layout.size(); ++i)
         has_constant_step = has_constant_step && layout(i) - layout(i - 1) == layout(1) - layout(0);
       if (!has_constant_step) {
