@@ -28,6 +28,8 @@ class IndexingLoops {
   [[nodiscard]] const StridedLoop& others() const noexcept { return others_; }
   /// How many indices there are.
   [[nodiscard]] Index size() const noexcept { return indices_.size; }
+  /// How long the axis is.
+  [[nodiscard]] Index extent() const noexcept { return extent_; }
 
   /// Whether the indices lie side by side, and so do their items and the slots of the axis.
   [[nodiscard]] bool is_dense() const noexcept {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "operation/cache_lines.hpp"
+#include "operation/four_slots.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
@@ -86,27 +87,12 @@ void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop, In
   });
 }
 
-using Four [[gnu::vector_size(16)]] = std::uint32_t;
-
 /// A transposed block of 4 × 4 slots of 4 bytes, each side dense along its own mode.
-void transpose_four(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
-  Four a, b, c, d;
-  std::memcpy(&a, from, sizeof a);
-  std::memcpy(&b, from + from_stride, sizeof b);
-  std::memcpy(&c, from + 2 * from_stride, sizeof c);
-  std::memcpy(&d, from + 3 * from_stride, sizeof d);
-  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  a = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-  b = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-  c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-  d = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
-  std::memcpy(to, &a, sizeof a);
-  std::memcpy(to + to_stride, &b, sizeof b);
-  std::memcpy(to + 2 * to_stride, &c, sizeof c);
-  std::memcpy(to + 3 * to_stride, &d, sizeof d);
+void copy_four(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
+  transpose_four(load_four(from), load_four(from + from_stride), load_four(from + 2 * from_stride),
+                 load_four(from + 3 * from_stride), [=](Index column, FourSlots slots) {
+                   std::memcpy(to + column * to_stride, &slots, sizeof slots);
+                 });
 }
 
 /// Slot by slot: what is not dense, and the edges of what is.
@@ -132,8 +118,8 @@ void copy_edge(const std::byte* from, std::byte* to, const Plane& plane, bool is
   }
   for (Index column = first_column; column < whole_columns; column += side)
     for (Index row = first_row; row < whole_rows; row += side)
-      transpose_four(from + row * plane.row_from + column * plane.column_from, plane.row_from,
-                     to + row * plane.row_to + column * plane.column_to, plane.column_to);
+      copy_four(from + row * plane.row_from + column * plane.column_from, plane.row_from,
+                to + row * plane.row_to + column * plane.column_to, plane.column_to);
   copy_corner<Slot>(from, to, plane, whole_rows, last_row, first_column, whole_columns);
   copy_corner<Slot>(from, to, plane, first_row, last_row, whole_columns, plane.columns);
 }

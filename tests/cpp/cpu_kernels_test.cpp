@@ -118,22 +118,24 @@ TEST_F(CpuKernels, ResultsBeyondTheCachesAgreeWithTheReference) {
 
 TEST_F(CpuKernels, GatherBeyondTheCachesAgreesWithTheReference) {
   set_thread_count(2);
-  for (const Index count : {70016, 70001}) {
-    std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
-    std::generate(numbers.begin(), numbers.end(), [&] { return static_cast<std::int32_t>(random_() % 500); });
-    const Shape shape{500, 33};
-    const std::vector<float> values = random_floats(shape.size(), random_);
-    for (const Layout& layout : {Layout::canonical(shape), Layout(shape, Stride{33, 1})}) {
-      std::vector<std::vector<float>> gathered;
-      for (const Backend backend : backends) {
-        const Argument looked_up[] = {tensor_of(backend, values, layout),
-                                      tensor_of(backend, numbers, Layout::canonical(Shape{count})),
-                                      Argument(Index{0})};
-        gathered.push_back(slots_of(apply_operation("gather", looked_up)));
+  for (const Index count : {70016, 70001})
+    for (const Shape& shape : {Shape{500, 33}, Shape{20000, 6}}) {  // short columns, long ones
+      std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
+      std::generate(numbers.begin(), numbers.end(), [&] {
+        return static_cast<std::int32_t>(random_() % static_cast<unsigned>(shape.leaves()[0]));
+      });
+      const std::vector<float> values = random_floats(shape.size(), random_);
+      for (const Layout& layout : {Layout::canonical(shape), Layout(shape, Stride{shape.leaves()[1], 1})}) {
+        std::vector<std::vector<float>> gathered;
+        for (const Backend backend : backends) {
+          const Argument looked_up[] = {tensor_of(backend, values, layout),
+                                        tensor_of(backend, numbers, Layout::canonical(Shape{count})),
+                                        Argument(Index{0})};
+          gathered.push_back(slots_of(apply_operation("gather", looked_up)));
+        }
+        EXPECT_TRUE(bits(gathered[0]) == bits(gathered[1])) << text(layout, ", ", count, " indices");
       }
-      EXPECT_TRUE(bits(gathered[0]) == bits(gathered[1])) << text(layout, ", ", count, " indices");
     }
-  }
 }
 
 TEST_F(CpuKernels, ElementwiseNamesTheElementThatLeavesInt32InEveryOrderOfMemory) {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/exact_integer.hpp"
+#include "operation/four_slots.hpp"
 #include "operation/indexing_loops.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
@@ -113,6 +115,54 @@ bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
   return true;
 }
 
+/// Gathers the four columns at `result`, `column_step` apart; `table` has their slots as rows.
+void gather_four(const IndexingLoops& loops, const float* table, float* result, Index column_step) {
+  constexpr Index width = 4;
+  parallel_for(loops.size(), parallel_grain / width, [&](Index first, Index last) {
+    loops.for_each_block(first, last, [=](const IndexingLoops::Block& block) {
+      const Index* const rows = block.table.data();
+      float* const to = result + block.item;
+      const auto row = [=](Index i) { return table + width * rows[i]; };
+      Index i = 0;
+      for (; i + width <= block.count; i += width)
+        transpose_four(load_four(row(i)), load_four(row(i + 1)), load_four(row(i + 2)), load_four(row(i + 3)),
+                       [=](Index column, FourSlots slots) {
+                         std::memcpy(to + i + column * column_step, &slots, sizeof slots);
+                       });
+      for (; i < block.count; ++i)
+        for (Index column = 0; column < width; ++column) to[i + column * column_step] = row(i)[column];
+    });
+  });
+}
+
+/// Columns that are read at random from beyond a core's own caches: four at a time are copied as rows, so
+/// that a read finds four slots at once.
+bool gather_columns(const KernelCall& call, const IndexingLoops& loops) {
+  constexpr Index width = 4;
+  constexpr Index bytes = sizeof(float);
+  constexpr Index least_height = Index{1} << 14;
+  constexpr Index most_height = Index{1} << 21;  // rows of 32 MiB
+  const StridedLoop& others = loops.others();
+  const Index height = loops.extent();
+  const bool fits = loops.is_dense() && others.rank() == 1 && others.size >= width &&
+                    call.plan.output.slot_bytes() == bytes && height >= least_height &&
+                    height <= most_height && loops.size() >= height / 2;
+  if (!fits) return false;
+  const Index step = others.step(0);
+  const Scratch<float> rows(height * width);
+  for (Index column = 0; column < others.size; column += width) {
+    const Index start = std::min(column, others.size - width);  // the last ones may overlap
+    const std::byte* const table = call.operands[0].data + start * step * bytes;
+    parallel_for(height, parallel_grain / width, [&](Index first, Index last) {
+      const Plane plane{width, step * bytes, bytes, last - first, bytes, width * bytes};
+      copy_plane(table + first * bytes, rows.bytes() + first * width * bytes, plane, bytes);
+    });
+    gather_four(loops, rows.data(), reinterpret_cast<float*>(call.result) + start * others.step(1),
+                others.step(1));
+  }
+  return true;
+}
+
 template <class Slot>
 void gather_slots(const KernelCall& call, const IndexingLoops& loops) {
   const auto* const table = reinterpret_cast<const Slot*>(call.operands[0].data);
@@ -122,7 +172,7 @@ void gather_slots(const KernelCall& call, const IndexingLoops& loops) {
 
 void gather(const KernelCall& call) {
   const IndexingLoops loops(call, *call.operands[0].layout, call.layout);
-  if (gather_rows(call, loops)) return;
+  if (gather_rows(call, loops) || gather_columns(call, loops)) return;
   if (call.plan.output.slot_bytes() == 1)
     gather_slots<std::uint8_t>(call, loops);
   else
