@@ -30,7 +30,7 @@ void set_unsupported_plan(const char* message, const OperationPlan* plan, nb::ha
 void install_translation() {
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
-      std::rethrow_exception(pointer);
+      rethrow(pointer);
     } catch (const UnsupportedOperationPlan& error) {
       try {
         set_unsupported_plan(error.what(), error.has_plan() ? &error.plan() : nullptr,

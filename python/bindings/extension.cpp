@@ -308,7 +308,7 @@ void set_error(const char* name, const Error& error) noexcept {
 void install_translation() {
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
-      std::rethrow_exception(pointer);
+      rethrow(pointer);
     } catch (const UnsupportedStorageDTypeError& error) {
       set_error("UnsupportedStorageDTypeError", error);
     } catch (const ResultCarriersError& error) {

@@ -681,7 +681,7 @@ void bind_definition_operation(nb::module_& module) {
 void install_translation() {
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
-      std::rethrow_exception(pointer);
+      rethrow(pointer);
     } catch (const ProviderContractError& error) {
       try {
         const nb::object type = home_attribute("ProviderContractError");

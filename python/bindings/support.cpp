@@ -274,9 +274,8 @@ void set_os_error(const OSError& error) {
 
 /// Sets the Python exception of one of Orlop's errors, or of a size beyond all memory; any other goes on.
 void translate_error(const std::exception_ptr& pointer) {
-  if (pointer == nullptr) park_thread();  // no exception: the thread is being ended inside Python code
   try {
-    std::rethrow_exception(pointer);
+    rethrow(pointer);
   } catch (const OSError& error) {
     set_os_error(error);
   } catch (const Error& error) {
@@ -326,6 +325,11 @@ std::atomic<bool> is_interpreter_gone{false};
 
 void park_thread() noexcept {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+void rethrow(const std::exception_ptr& pointer) {
+  if (pointer == nullptr) park_thread();
+  std::rethrow_exception(pointer);
 }
 
 // What Python throws through C++ to end a thread is no exception: a handler may catch it, but never be left.

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <exception>
 #include <optional>
 #include <string_view>
 
@@ -102,6 +103,9 @@ extern std::atomic<bool> is_interpreter_gone;
 /// Stops a thread for good that asks for the interpreter while it ends. Before Python 3.14, which does the
 /// same itself, the thread would be ended there (pthread_exit), through C++ that must not be unwound so.
 [[noreturn]] void park_thread() noexcept;
+
+/// Throws what a translator of exceptions was given. It is none while Python ends a thread: that one stops.
+[[noreturn]] void rethrow(const std::exception_ptr& pointer);
 
 /// Holds the interpreter's lock, on a thread that may hold it already.
 class InterpreterLock {
