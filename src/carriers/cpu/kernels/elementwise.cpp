@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/cache_lines.hpp"
 #include "operation/elementwise_functions.hpp"
 #include "operation/strided_copy.hpp"
@@ -17,8 +18,9 @@ namespace orlop::inline v0 {
 namespace {
 
 constexpr Index block_size = 1024;  // elements: a result and three operands stay in the first-level cache
-constexpr Index tile_size = 4096;   // elements of a tile
+constexpr Index tile_size = 8192;   // elements of a tile
 constexpr std::size_t max_operands = 3;
+constexpr Index cache_line = 64;
 using Elements = std::array<const std::byte*, max_operands>;
 
 /// `count` elements from `source` on, `step` apart, side by side.
@@ -80,6 +82,11 @@ class Stream {
     return buffer_.data();
   }
 
+  /// What is read soon after the block from `first` on, where that is in memory, or null.
+  [[nodiscard]] const std::byte* next_block(Index first) const {
+    return way_ == Way::in_place ? operand_->data + (first + 2 * block_size) * slot_bytes_ : nullptr;
+  }
+
   /// Whether blocks cost more than their elements.
   [[nodiscard]] bool is_gathered() const { return way_ == Way::gathered; }
 
@@ -125,13 +132,15 @@ void compute_one(const KernelCall& call, BlockFunction block) {
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// Finds the element without a result among `count` from ordinal `first` on, of which one had `fault`.
-[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, ElementFault fault, Index first,
-                         Index count, Elements elements) {
+/// `count` elements into `target`; their ordinals go from `first` on, `step` apart.
+void run(const KernelCall& call, BlockFunction block, Index first, Index step, Index count, std::byte* target,
+         Elements elements) {
+  const ElementFault fault = block(count, target, elements.data());
+  if (fault == ElementFault::none) return;
   std::array<std::byte, sizeof(std::int32_t)> slot;
   for (Index element = 0; element < count; ++element) {
     const ElementFault found = block(1, slot.data(), elements.data());
-    if (found != ElementFault::none) raise_fault(call, found, first + element);
+    if (found != ElementFault::none) raise_fault(call, found, first + element * step);
     for (std::size_t i = 0; i < call.operands.size(); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
@@ -144,15 +153,24 @@ bool passes_caches(const KernelCall& call) {
 
 /// Computes at most a block of elements from ordinal `first` on. The result's layout is canonical: its slots
 /// follow the ordinals. They pass by the caches if `streams`: what these lines held before would be fetched
-/// from memory otherwise, only to be overwritten.
+/// from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked for from
+/// `next` on, where that isn't null: the processor does not look beyond a page, and reads as it writes.
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
-             bool streams) {
+             bool streams, const Elements& next) {
   const Index bytes = call.plan.output.slot_bytes();
   std::byte* const slots = call.result + first * bytes;
-  alignas(64) std::array<std::byte, sizeof(float) * block_size> buffer;
-  const ElementFault fault = block(count, streams ? buffer.data() : slots, elements.data());
-  if (fault != ElementFault::none) refuse(call, block, fault, first, count, elements);
-  if (streams) cache_lines().stream(buffer.data(), slots, count * bytes);
+  alignas(cache_line) std::array<std::byte, sizeof(float) * block_size> buffer;
+  run(call, block, first, 1, count, streams ? buffer.data() : slots, elements);
+  if (!streams) return;
+  constexpr Index part = 256;
+  for (Index i = 0; i < count; i += part) {
+    const Index slot_count = std::min(part, count - i);
+    for (std::size_t operand = 0; operand < call.operands.size(); ++operand)
+      if (const Index size = slot_bytes(call.operands[operand].computed); next[operand] != nullptr)
+        for (Index line = 0; line < slot_count * size; line += cache_line)
+          __builtin_prefetch(next[operand] + i * size + line, 0, 2);
+    cache_lines().stream(buffer.data() + i * bytes, slots + i * bytes, slot_count * bytes);
+  }
 }
 
 using Streams = std::array<Stream, max_operands>;
@@ -161,18 +179,23 @@ using Streams = std::array<Stream, max_operands>;
 void compute_blocks(const KernelCall& call, BlockFunction block, Streams& streams, Index first, Index last) {
   const bool is_past_caches = passes_caches(call);
   Elements elements;
+  Elements next;
   for (; first < last; first += block_size) {
     const Index count = std::min(block_size, last - first);
-    for (std::size_t i = 0; i < call.operands.size(); ++i) elements[i] = streams[i].block(first, count);
-    compute(call, block, first, count, elements, is_past_caches);
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+      elements[i] = streams[i].block(first, count);
+      next[i] = streams[i].next_block(first);
+    }
+    compute(call, block, first, count, elements, is_past_caches, next);
   }
   if (is_past_caches) end_streams();
 }
 
-/// The call as one loop nest of the result and its operands, cut into tiles of two modes: rows along the
-/// first one, columns along the one in which some operand lies denser. Operands that do are transposed into a
-/// buffer, and lines of the tile computed along its rows. So memory is read and written in whole cache lines,
-/// in whichever order the operands lie.
+/// The call as one loop nest of the result and its operands, cut into tiles of two modes: lines along one of
+/// them, neighbouring lines along the other. One of the two is the first mode, in which the result is dense,
+/// the other one that in which some operand lies denser. Where all of them do, lines are computed along that
+/// and the result is transposed, otherwise the operands that do are. So memory is read and written in whole
+/// cache lines, in whichever order the operands lie.
 class Tiles {
  public:
   Tiles(const KernelCall& call, BlockFunction block)
@@ -181,42 +204,62 @@ class Tiles {
     for (std::size_t i = 0; i < call.operands.size(); ++i) layouts[1 + i] = call.operands[i].layout;
     loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
     if (loop_.rank() < 2) return;
-    Index width = 1;
+    Index size = tile_size;
+    Index least_lines = 1;
     for (std::size_t i = 1; i < loop_.operands; ++i)
       if (const std::size_t mode = densest_mode(i); mode != 0) {
-        column_ = mode;
-        width = least_width;
+        across_ = mode;
+        least_lines = cache_line / slot_size;
       }
-    const Index rows = loop_.extents[0];
-    const Index columns = loop_.extents[column_];
-    tile_rows_ = std::min(rows, tile_size / std::min(columns, width));
-    tile_columns_ = std::min(columns, tile_size / tile_rows_);
-    row_tiles_ = (rows - 1) / tile_rows_ + 1;
-    column_tiles_ = (columns - 1) / tile_columns_ + 1;
-    planes_ = loop_.size / rows / columns;
+    if (transposes_result()) {
+      std::swap(along_, across_);
+      least_lines = 32;
+      size *= 4;
+    }
+    const Index length = loop_.extents[along_];
+    const Index lines = loop_.extents[across_];
+    tile_length_ = part_of(length, size / std::min(lines, least_lines));
+    tile_lines_ = part_of(lines, size / tile_length_);
+    for (std::size_t i = 0; i < loop_.operands; ++i) {
+      along_strides_[i] = loop_.stride(along_, i);
+      across_strides_[i] = loop_.stride(across_, i);
+    }
+    length_tiles_ = (length - 1) / tile_length_ + 1;
+    line_tiles_ = (lines - 1) / tile_lines_ + 1;
+    planes_ = loop_.size / length / lines;
   }
 
   /// Whether rows are long enough to be worth it.
   [[nodiscard]] bool is_useful() const { return loop_.rank() >= 2 && loop_.extents[0] >= 32; }
-  [[nodiscard]] Index count() const { return row_tiles_ * column_tiles_ * planes_; }
+  [[nodiscard]] Index count() const { return length_tiles_ * line_tiles_ * planes_; }
   /// How many are worth a thread.
-  [[nodiscard]] Index grain() const { return parallel_grain / (tile_rows_ * tile_columns_); }
+  [[nodiscard]] Index grain() const {
+    return std::max<Index>(parallel_grain / (tile_length_ * tile_lines_), 1);
+  }
 
   void compute_tiles(Index first, Index last) const {
-    Buffers buffers;  // unwritten until they are needed
-    for (; first < last; ++first) {
-      // Along the columns first: that is the order of transposed operands.
-      const Index row = first / column_tiles_ % row_tiles_ * tile_rows_;
-      const Index column = first % column_tiles_ * tile_columns_;
-      compute_tile(first / (row_tiles_ * column_tiles_), row, column, buffers);
-    }
+    Buffers buffers;
+    for (std::size_t i = 0; i < call_.operands.size(); ++i)
+      if (!is_in_place(i)) buffers[i] = Scratch<std::byte>(tile_length_ * tile_lines_ * slot_size);
+    if (across_ == 0) buffers.back() = Scratch<std::byte>(tile_lines_ * pitch());
+    for (; first < last; ++first) compute_tile(first, buffers);
     if (streams_) end_streams();
   }
 
  private:
-  struct alignas(64) Buffer : std::array<std::byte, sizeof(float) * tile_size> {};
-  using Buffers = std::array<Buffer, max_operands>;
-  static constexpr Index least_width = 16;  // where columns are dense: a cache line
+  static constexpr Index slot_size = sizeof(float);                  // of transposed results
+  using Buffers = std::array<Scratch<std::byte>, 1 + max_operands>;  // the operands', and the result's
+  struct Tile {
+    Index length;  // of its lines
+    Index lines;
+    std::array<Index, 1 + max_operands> offsets;
+  };
+
+  /// At most `most` slots of a mode, in whole cache lines where that cuts it.
+  [[nodiscard]] static Index part_of(Index extent, Index most) {
+    constexpr Index line = cache_line / slot_size;
+    return extent <= most || most < line ? std::min(extent, most) : most / line * line;
+  }
 
   /// The mode in which the operand lies denser than in the first one, or that.
   [[nodiscard]] std::size_t densest_mode(std::size_t operand) const {
@@ -228,41 +271,86 @@ class Tiles {
     return found;
   }
 
-  void compute_tile(Index plane, Index row, Index column, Buffers& buffers) const {
-    const Index rows = std::min(tile_rows_, loop_.extents[0] - row);
-    const Index columns = std::min(tile_columns_, loop_.extents[column_] - column);
-    std::array<Index, 1 + max_operands> offsets;
+  /// Whether every operand that isn't repeated along a mode of the tile lies denser in the second one. A
+  /// single one is transposed itself where the result is streamed, as that is faster line by line.
+  [[nodiscard]] bool transposes_result() const {
+    Index count = 0;
+    for (std::size_t i = 1; i < loop_.operands; ++i) {
+      if (loop_.stride(0, i) == 0 || loop_.stride(across_, i) == 0) continue;
+      if (densest_mode(i) != across_) return false;
+      ++count;
+    }
+    return count >= (streams_ ? 2 : 1) && call_.plan.output.slot_bytes() == slot_size;
+  }
+
+  /// Tiles go along the second mode first: that is the order of the operands that decided on it.
+  [[nodiscard]] Tile tile(Index number) const {
+    const Index second = number % second_tiles();
+    const Index first = number / second_tiles() % (length_tiles_ * line_tiles_ / second_tiles());
+    const Index length = tile_length_ * (across_ == 0 ? second : first);
+    const Index line = tile_lines_ * (across_ == 0 ? first : second);
+    Tile tile{std::min(tile_length_, loop_.extents[along_] - length),
+              std::min(tile_lines_, loop_.extents[across_] - line),
+              {}};
     for (std::size_t i = 0; i < loop_.operands; ++i)
-      offsets[i] = row * loop_.stride(0, i) + column * loop_.stride(column_, i);
+      tile.offsets[i] = length * along_strides_[i] + line * across_strides_[i];
+    Index plane = number / (length_tiles_ * line_tiles_);
     for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
-      if (mode == column_) continue;
+      if (mode == along_ || mode == across_) continue;
       for (std::size_t i = 0; i < loop_.operands; ++i)
-        offsets[i] += plane % loop_.extents[mode] * loop_.stride(mode, i);
+        tile.offsets[i] += plane % loop_.extents[mode] * loop_.stride(mode, i);
       plane /= loop_.extents[mode];
     }
+    return tile;
+  }
+  [[nodiscard]] Index second_tiles() const { return across_ == 0 ? length_tiles_ : line_tiles_; }
+
+  /// Between the lines of a transposed result: they do not share a place of the caches.
+  [[nodiscard]] Index pitch() const { return tile_length_ * slot_size + cache_line; }
+
+  void compute_tile(Index number, const Buffers& buffers) const {
+    const Tile tile = this->tile(number);
     Elements elements;
     std::array<Index, max_operands> line_bytes{};
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
-      elements[i] = open(i, offsets[1 + i], rows, columns, buffers[i].data(), line_bytes[i]);
-    for (Index line = 0; line < columns; ++line) {
+      elements[i] = open(i, tile, buffers[i].data(), line_bytes[i]);
+    std::byte* const transposed = buffers.back().data();
+    for (Index line = 0; line < tile.lines; ++line) {
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
-        if (const Index across = loop_.stride(column_, 1 + i); is_repeated(i) && (line == 0 || across != 0))
-          gather(call_.operands[i], offsets[1 + i] + line * across, 0, std::min(rows, block_size),
+        if (const Index across = across_strides_[1 + i]; is_repeated(i) && (line == 0 || across != 0))
+          gather(call_.operands[i], tile.offsets[1 + i] + line * across, 0, std::min(tile.length, block_size),
                  buffers[i].data());
-      // The result's layout is canonical: its slots follow the ordinals.
-      compute_line(offsets[0] + line * loop_.stride(column_, 0), rows, elements);
+      const Index ordinal = tile.offsets[0] + line * across_strides_[0];
+      if (across_ == 0)
+        run(call_, block_, ordinal, along_strides_[0], tile.length, transposed + line * pitch(), elements);
+      else
+        compute_line(ordinal, tile.length, elements, line_bytes);
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
+    if (across_ == 0)
+      copy_plane(transposed, call_.result + tile.offsets[0] * slot_size,
+                 {tile.lines, pitch(), slot_size, tile.length, slot_size, along_strides_[0] * slot_size},
+                 slot_size, streams_);
   }
 
   /// Whether a line of the operand is one slot again and again: then one block serves the whole line.
-  [[nodiscard]] bool is_repeated(std::size_t operand) const { return loop_.stride(0, 1 + operand) == 0; }
+  [[nodiscard]] bool is_repeated(std::size_t operand) const { return along_strides_[1 + operand] == 0; }
+  [[nodiscard]] bool is_in_place(std::size_t operand) const {
+    return along_strides_[1 + operand] == 1 && !is_converted(call_.operands[operand]);
+  }
 
   /// `length` elements from ordinal `first` on, in blocks.
-  void compute_line(Index first, Index length, Elements elements) const {
+  void compute_line(Index first, Index length, Elements elements,
+                    const std::array<Index, max_operands>& line_bytes) const {
+    Elements next{};
     for (const Index last = first + length; first < last; first += block_size) {
       const Index count = std::min(block_size, last - first);
-      compute(call_, block_, first, count, elements, streams_);
+      for (std::size_t i = 0; i < call_.operands.size(); ++i)
+        if (streams_ && is_in_place(i))
+          next[i] =
+              elements[i] +
+              2 * (length > block_size ? block_size * slot_bytes(call_.operands[i].computed) : line_bytes[i]);
+      compute(call_, block_, first, count, elements, streams_, next);
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
         if (!is_repeated(i)) elements[i] += block_size * slot_bytes(call_.operands[i].computed);
     }
@@ -270,35 +358,37 @@ class Tiles {
 
   /// The operand's part of a tile, line after line, `line_bytes` apart: in place or in the buffer, where
   /// repeated slots have a line to themselves only while it is computed.
-  const std::byte* open(std::size_t number, Index offset, Index rows, Index columns, std::byte* buffer,
-                        Index& line_bytes) const {
+  const std::byte* open(std::size_t number, const Tile& tile, std::byte* buffer, Index& line_bytes) const {
     const KernelOperand& operand = call_.operands[number];
+    const Index offset = tile.offsets[1 + number];
     const Index bytes = slot_bytes(operand.computed);
-    const Index along = loop_.stride(0, 1 + number);
-    const Index across = loop_.stride(column_, 1 + number);
+    const Index along = along_strides_[1 + number];
+    const Index across = across_strides_[1 + number];
     if (is_repeated(number)) return buffer;
-    if (along == 1 && !is_converted(operand)) {
+    if (is_in_place(number)) {
       line_bytes = across * bytes;
       return operand.data + offset * bytes;
     }
-    const Index count = across == 0 ? 1 : columns;  // one line stands for all of them
-    if (across != 0) line_bytes = rows * bytes;
+    const Index count = across == 0 ? 1 : tile.lines;  // one line stands for all of them
+    if (across != 0) line_bytes = tile.length * bytes;
     if (!is_converted(operand))
       copy_plane(operand.data + offset * bytes, buffer,
-                 {rows, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
+                 {tile.length, along * bytes, bytes, count, across * bytes, line_bytes}, bytes);
     else
       for (Index line = 0; line < count; ++line)
-        gather(operand, offset + line * across, along, rows, buffer + line * line_bytes);
+        gather(operand, offset + line * across, along, tile.length, buffer + line * line_bytes);
     return buffer;
   }
 
   const KernelCall& call_;
   BlockFunction block_;
   StridedLoop loop_;        // operands: the result, then those of the call
-  std::size_t column_ = 1;  // the mode of the columns
+  std::size_t along_ = 0;   // the mode of lines
+  std::size_t across_ = 1;  // the mode of neighbouring lines
+  std::array<Index, 1 + max_operands> along_strides_, across_strides_;
   bool streams_;
-  Index tile_rows_ = 0, tile_columns_ = 0;
-  Index row_tiles_ = 0, column_tiles_ = 0, planes_ = 0;
+  Index tile_length_ = 0, tile_lines_ = 0;
+  Index length_tiles_ = 0, line_tiles_ = 0, planes_ = 0;
 };
 
 void elementwise(const KernelCall& call) {
