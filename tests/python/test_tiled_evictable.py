@@ -1,6 +1,8 @@
 """TiledEvictable: construction, tile states, residency, policies, pins, release (X40-X56, X64, X100-X105)."""
 
+import errno
 import gc
+import math
 import os
 import threading
 import weakref
@@ -458,6 +460,51 @@ def test_short_runs_of_a_tile_are_moved_together():
             carrier[row] = numbers[row] = float(row) + 0.5
         carrier.evict(whole)
     assert carrier.secondary_tiles == whole and values(carrier) == numbers
+
+
+@pytest.mark.parametrize(
+    ("grid_shape", "tile_shape", "left_out", "writes"),
+    [
+        ((64, 1), (32, 64), [], 64),  # a row of all tiles at once
+        ((64, 1), (32, 5), [], 5 * 13),  # as much of it as a tile has bytes
+        ((4, 2, 3), (3, 5, 2), [], 6 * 2 * 3),  # as many rows as a tile has bytes: two, and the odd one
+        ((1, 8, 2), (2, 3, 4), [], 2 * 4 * 2),
+        ((64, 2), (32, 4), [(7, 1)], 4 * 16 + 63 * 4),  # of the second row of tiles one stays, and each goes alone
+    ],
+)
+def test_short_runs_of_tiles_that_leave_together_are_written_side_by_side(grid_shape, tile_shape, left_out, writes):
+    size = math.prod(grid_shape) * math.prod(tile_shape)
+    file = FileBacked(dtype=DType.Float32).new_like([0.0] * size)
+    carrier = TiledEvictable(CPU(0), file, grid_shape, tile_shape)
+    every = TileSelection([range(count) for count in grid_shape]).tile_set
+    carrier.promote(every)
+    numbers = [float(slot) for slot in range(size)]
+    for slot, number in enumerate(numbers):
+        carrier[slot] = number
+    leaving = tiles(*(tile for tile in every.coordinates if tile not in left_out))
+    with file_backed_io(IoScript()) as io:
+        carrier.evict(leaving)
+        assert io.writes == writes
+    assert carrier.secondary_tiles == leaving and values(carrier) == numbers
+
+
+@pytest.mark.parametrize("failing", range(0, 8, 3))
+def test_tiles_written_side_by_side_all_stay_where_one_write_fails(failing):
+    numbers = [float(slot) for slot in range(64 * 8)]
+    file = FileBacked(dtype=DType.Float32).new_like([0.0] * len(numbers))
+    carrier = TiledEvictable(CPU(0), file, (16, 1), (4, 8))
+    every = TileSelection([range(16), [0]]).tile_set
+    carrier.promote(every)
+    for slot, number in enumerate(numbers):
+        carrier[slot] = number
+    version = carrier.version
+    with file_backed_io(IoScript(write=[("pass",)] * failing + [("fail", errno.EIO)])):
+        with pytest.raises(OSError) as caught:
+            carrier.evict(every)
+    assert caught.value.errno == errno.EIO and carrier.version == version
+    assert carrier.primary_tiles == carrier.dirty_tiles == every and values(carrier) == numbers
+    carrier.evict(every)
+    assert carrier.secondary_tiles == every and values(carrier) == numbers
 
 
 def test_statistics_are_a_record_that_starts_again():

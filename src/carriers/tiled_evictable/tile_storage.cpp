@@ -195,6 +195,39 @@ void in_pieces(Index tile_size, Index most, Move move) {
 
 }  // namespace
 
+/// How many tiles, from a multiple of that number on, have their runs side by side in `file`, where one call
+/// for all of them costs less than one for each; otherwise 1.
+Index TileStore::tiles_abreast(const Carrier& file) const noexcept {
+  const bool are_short = grid().runs_in_row() > 1 && grid().run() * slot_bytes_ <= kCloseToRead;
+  return are_short && file.host_data() == nullptr ? grid().run_step() / grid().run() : 1;
+}
+
+/// Tiles that are abreast, from number `first` on, into slot order: run beside run, so that nothing of other
+/// tiles lies between.
+void TileStore::save_abreast(std::span<const std::byte* const> tiles, Index first, Carrier& to) const {
+  const Index run = grid().run();
+  const auto count = static_cast<Index>(tiles.size());
+  const Index width = std::clamp<Index>(bounce_slots() / run, 1, count);  // tiles at once
+  const Index height =
+      std::clamp<Index>(bounce_slots() / run / count, 1, grid().runs_in_row());  // their runs
+  const auto run_bytes = static_cast<std::size_t>(run * slot_bytes_);
+  std::vector<std::byte> bounce(static_cast<std::size_t>(width * height) * run_bytes);
+  for (Index position = 0; position < grid().tile_size();) {
+    const Index left = grid().runs_in_row() - position / run % grid().runs_in_row();
+    const Index runs = std::min(height, left);
+    for (Index tile = 0; tile < count; tile += width) {
+      const Index end = std::min(tile + width, count);
+      std::byte* out = bounce.data();
+      for (Index above = 0; above < runs; ++above)
+        for (Index each = tile; each < end; ++each, out += run_bytes)
+          std::memcpy(out, tiles[static_cast<std::size_t>(each)] + (position + above * run) * slot_bytes_,
+                      run_bytes);
+      to.write_span(grid().slot({first + tile, position}), (end - tile) * runs * run, bounce.data());
+    }
+    position += runs * run;
+  }
+}
+
 /// Fills a fresh child, which nobody owns.
 void TileStore::load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const {
   if (std::byte* slots = host_slots(child))
