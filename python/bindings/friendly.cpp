@@ -76,7 +76,8 @@ class NestedValues {
   }
   static Index checked_size(Index size, Index extent) {
     Index result = 0;
-    if (__builtin_mul_overflow(size, extent, &result)) raise<OverflowError>("friendly", "too many values");
+    if (__builtin_mul_overflow(size, extent, &result))
+      raise<OverflowError>("friendly", "too many values: ", size, " * ", extent, " leave 64 bits");
     return result;
   }
   /// Follows the first entries down to the extents.
@@ -88,7 +89,9 @@ class NestedValues {
                         description(values));
     for (nb::handle level = values; is_level(level);) {
       const Py_ssize_t extent = length(level);
-      if (extent == 0) raise<ValueError>("friendly", "values must not have empty levels");
+      if (extent == 0)
+        raise<ValueError>("friendly", "values must not have empty levels: one at depth ", extents_.size(),
+                          " is; a Tensor has 1 or more elements");
       if (extents_.size() == max_nesting)
         raise<ValueError>("friendly", "values are nested too deep: more than ", max_nesting, " levels");
       extents_.push_back(extent);

@@ -235,16 +235,19 @@ Tensor import_buffer(nb::handle exporter, nb::handle copy) {
   const Py_buffer& view = buffer->view;
   const DType& dtype = dtype_of(view, what);
   orlop::detail::ForeignGeometry geometry;
-  if (view.ndim > 0 && view.shape == nullptr) raise<BufferError>(what, "the buffer has no shape");
+  if (view.ndim > 0 && view.shape == nullptr)
+    raise<BufferError>(what, "the buffer has no shape for its ", view.ndim,
+                       " dimensions; its exporter must give one");
   geometry.extents.assign(view.shape, view.shape + view.ndim);
   if (view.strides != nullptr && view.ndim > 0) geometry.strides.emplace();
   for (int i = 0; i < view.ndim; ++i) {
     if (view.suboffsets != nullptr && view.suboffsets[i] >= 0)
-      raise<BufferError>(what, "the buffer has suboffsets; copy it into one block first");
+      raise<BufferError>(what, "the buffer has suboffsets: ", view.suboffsets[i], " in dimension ", i,
+                         "; copy it into one block first");
     if (!geometry.strides) continue;
     if (view.strides[i] % view.itemsize != 0)
       raise<BufferError>(what, "the stride of ", view.strides[i], " bytes is no multiple of the item's ",
-                         view.itemsize);
+                         view.itemsize, "; copy it into one block first");
     geometry.strides->push_back(view.strides[i] / view.itemsize);
   }
   const orlop::detail::ForeignArray array(what, view.buf, dtype, std::move(geometry), view.readonly != 0);
@@ -319,7 +322,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   *view = {};
   try {
     TensorObject* const tensor = try_tensor(self);
-    if (tensor == nullptr) raise<TypeError>("Tensor", "the Tensor is not initialised");
+    if (tensor == nullptr)
+      raise<TypeError>("Tensor", "the Tensor is not initialised; call its constructor first");
     fill_view(*view, handle_of(*tensor), flags);
   } catch (...) {
     set_python_error();

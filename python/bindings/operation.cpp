@@ -32,7 +32,8 @@ class PythonOperation final : public Operation {
   Tensor forward_impl(std::span<const Argument> inputs) override {
     const InterpreterLock lock;
     if (!overrides("_forward"))
-      raise<TypeError>(implementation_name(), "the class implements no _forward; an Operation needs one");
+      raise<TypeError>(implementation_name(),
+                       "the class implements no _forward, which an Operation needs; override it");
     return call_python_forward(self(), inputs);
   }
 

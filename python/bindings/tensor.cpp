@@ -349,7 +349,8 @@ void bind_tensor(nb::module_& module) {
       .def("__len__",
            [](TensorObject& self) {
              const Layout& layout = handle_of(self).layout();
-             if (layout.rank() == 0) raise<TypeError>("Tensor", "a Tensor of rank zero has no length");
+             if (layout.rank() == 0)
+               raise<TypeError>("Tensor", "a Tensor of rank zero has no length; its size is 1");
              return layout.shape().mode(0).size();
            })
       .def("__float__", [](TensorObject& self) { return single_element(self, "float").to_binary64(); })
@@ -389,7 +390,9 @@ void bind_tensor(nb::module_& module) {
       .def(
           "__pow__",
           [](TensorObject& self, nb::handle exponent, nb::handle modulus) {
-            if (!modulus.is_none()) raise<TypeError>("**", "a modulus is not supported");
+            if (!modulus.is_none())
+              raise<TypeError>("**", "a modulus is not supported: got ", python_type_name(modulus),
+                               "; leave it out");
             return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
           },
           "exponent"_a.none(), "modulus"_a = nb::none())

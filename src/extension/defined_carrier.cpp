@@ -61,9 +61,10 @@ void DefinedStorage<Base>::construct(Index slots, const DefinedOptions& options)
   if (defined == nullptr)
     raise<TypeError>(exact.name(), "definition-free Carrier construction: ", exact,
                      " has no CarrierDefinition of its own; register one first");
-  if (storage_ != nullptr) raise<RuntimeError>(exact.name(), "the carrier is already constructed");
+  if (storage_ != nullptr)
+    raise<RuntimeError>(exact.name(), "the carrier is already constructed; make another one");
   if (slots < 0) raise<ValueError>(exact.name(), "slots must not be negative: got ", slots);
-  if (!options.dtype) raise<TypeError>(exact.name(), "dtype must be given");
+  if (!options.dtype) raise<TypeError>(exact.name(), "dtype must be given: got none; name that of the slots");
   storage_ = defined->definition().storage;
   dtype_ = options.dtype.get();
   bool is_allocated = false;
@@ -106,7 +107,8 @@ Ref<Carrier> DefinedStorage<Base>::make_same(Index slots, const DefinedOptions& 
   const Ref<Carrier> fresh = make_blank();
   auto* defined = dynamic_cast<DefinedStorage*>(fresh.get());
   if (defined == nullptr || fresh->carrier_class() != this->carrier_class())
-    raise<TypeError>(this->carrier_class().name(), "make_blank must return a carrier of the same class");
+    raise<TypeError>(this->carrier_class().name(), "make_blank must return a carrier of the same class: got ",
+                     fresh ? fresh->carrier_class().name() : "none");
   defined->construct(slots, options);
   return fresh;
 }

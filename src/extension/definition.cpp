@@ -39,7 +39,7 @@ const CarrierFacet* ClassDefinition::facet(const std::type_info& type) const noe
 
 void register_carrier_definition(CarrierClass carrier_class, CarrierDefinition definition) {
   constexpr std::string_view what = "register_carrier_definition";
-  if (!carrier_class) raise<TypeError>(what, "carrier_class must be a concrete Carrier class");
+  if (!carrier_class) raise<TypeError>(what, "carrier_class must be a concrete Carrier class: got none");
   definition.validate();
   const std::string_view name = carrier_class.name();
   if (carrier_class.is_shipped() && !carrier_class.is_defined())
@@ -49,9 +49,12 @@ void register_carrier_definition(CarrierClass carrier_class, CarrierDefinition d
       raise<TypeError>(what, "the exact source_class of every route must be ", name, ": ", route.route_id,
                        " starts at ", route.source_class);
   if (carrier_class.is_dependent() && definition.composite == nullptr)
-    raise<TypeError>(what, name, " is a DependentCarrier, whose definition requires composite");
+    raise<TypeError>(what, name,
+                     " is a DependentCarrier, whose definition requires composite: got none; give one");
   if (carrier_class.is_dependent() && definition.kernels)
-    raise<TypeError>(what, name, " is a DependentCarrier, whose definition forbids kernels");
+    raise<TypeError>(
+        what, name,
+        " is a DependentCarrier, whose definition forbids kernels; leave them out: its composite computes");
   if (!carrier_class.is_dependent() && definition.composite != nullptr)
     raise<TypeError>(what, name, " is no DependentCarrier: its definition must not supply a composite");
   detail::define_class(carrier_class,

@@ -59,7 +59,9 @@ std::vector<CarrierClass> ClassExecutor::result_carriers(const Carrier& carrier,
   if (composite == nullptr) return InvocationExecutor::result_carriers(carrier, invocation);
   std::vector<CarrierClass> classes = composite->result_carriers(carrier, invocation);
   for (const CarrierClass named : classes)
-    if (!named) raise<TypeError>(invocation.name(), "result_carriers must name concrete Carrier classes");
+    if (!named)
+      raise<TypeError>(invocation.name(),
+                       "result_carriers must name concrete Carrier classes: got none for a result");
   if (classes.size() != invocation.results().size())
     throw ResultCarriersError(message(invocation.name(),
                                       "result_carriers must name one class per result: got ", classes.size(),

@@ -10,7 +10,8 @@
 namespace orlop::inline v0 {
 
 KernelExecutionInterface::KernelExecutionInterface(std::string version) : version_(std::move(version)) {
-  if (version_.empty()) raise<ValueError>("KernelExecutionInterface", "version must not be empty");
+  if (version_.empty())
+    raise<ValueError>("KernelExecutionInterface", "version must not be empty; give it a name");
 }
 KernelExecutionInterface::~KernelExecutionInterface() = default;
 Kernel::~Kernel() = default;
@@ -111,7 +112,8 @@ void KernelPattern::validate() const {
   constexpr std::string_view what = "KernelPattern";
   if (operation == nullptr) raise<TypeError>(what, "operation must be an OperationDefinition: there is none");
   if (find_operation_definition(operation->name()) != operation)
-    raise<ValueError>(what, "operation is not the registered definition of ", operation->name());
+    raise<ValueError>(what, "operation is not the registered definition of ", operation->name(),
+                      "; use operation_definition(name)");
   if (plans.empty()) raise<ValueError>(what, "plans must not be empty; list what the kernel can do");
   for (auto plan = plans.begin(); plan != plans.end(); ++plan) {
     if (std::find(plans.begin(), plan, *plan) != plan)
@@ -120,7 +122,7 @@ void KernelPattern::validate() const {
       raise<ValueError>(what, "every plan must be of operation.name ", operation->name(), ": got one of ",
                         plan->operation);
   }
-  if (kernel_id.empty()) raise<ValueError>(what, "kernel_id must not be empty");
+  if (kernel_id.empty()) raise<ValueError>(what, "kernel_id must not be empty; give each kernel a name");
   if (prepare == nullptr) raise<TypeError>(what, "prepare must be callable: there is none");
 }
 
@@ -132,11 +134,11 @@ void KernelProvider::validate() const {
 
 void KernelPack::validate() const {
   constexpr std::string_view what = "KernelPack";
-  if (name_space.empty()) raise<ValueError>(what, "namespace must not be empty");
-  if (version.empty()) raise<ValueError>(what, "version must not be empty");
-  if (!carrier_class) raise<TypeError>(what, "carrier_class must be a Carrier class");
+  if (name_space.empty()) raise<ValueError>(what, "namespace must not be empty; name whose pack it is");
+  if (version.empty()) raise<ValueError>(what, "version must not be empty; give it a name");
+  if (!carrier_class) raise<TypeError>(what, "carrier_class must be a Carrier class: got none");
   require_interface(execution_interface, what, "execution_interface");
-  if (patterns.empty()) raise<ValueError>(what, "patterns must not be empty");
+  if (patterns.empty()) raise<ValueError>(what, "patterns must not be empty; give one for each kernel");
   for (const KernelPattern& pattern : patterns) pattern.validate();
   require_distinct_kernels(patterns, what);
 }
@@ -147,7 +149,9 @@ void ClassDefinition::require_fitting(const KernelPack& pack, bool is_observed) 
   constexpr std::string_view what = "register_kernel_pack";
   const std::string_view name = carrier_class_.name();
   if (!definition_.kernels)
-    raise<TypeError>(what, name, " is storage-only: its CarrierDefinition has no kernels");
+    raise<TypeError>(
+        what, name,
+        " is storage-only: its CarrierDefinition has no kernels; only a class that computes takes packs");
   if (is_observed)
     raise<TypeError>(what, name, " was already observed; register packs before the first use of the class");
   if (!definition_.kernels->interface->is_compatible_with(*pack.execution_interface))

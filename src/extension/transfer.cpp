@@ -14,9 +14,9 @@ PreparedTransfer::PreparedTransfer(std::function<std::shared_ptr<ProviderComplet
 
 void TransferRoute::validate() const {
   constexpr std::string_view what = "TransferRoute";
-  if (!source_class) raise<TypeError>(what, "source_class must be a Carrier class");
-  if (!destination_class) raise<TypeError>(what, "destination_class must be a Carrier class");
-  if (route_id.empty()) raise<ValueError>(what, "route_id must not be empty");
+  if (!source_class) raise<TypeError>(what, "source_class must be a Carrier class: got none");
+  if (!destination_class) raise<TypeError>(what, "destination_class must be a Carrier class: got none");
+  if (route_id.empty()) raise<ValueError>(what, "route_id must not be empty; give the route a name");
   if (provider == nullptr) raise<TypeError>(what, "provider must be a TransferProvider: there is none");
 }
 

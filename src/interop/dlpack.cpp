@@ -102,7 +102,8 @@ Tensor take_over(Managed* managed, bool is_read_only, const FromDLPackOptions& o
 }
 
 void require_struct(const void* managed) {
-  if (managed == nullptr) raise<BufferError>(importing, "the managed tensor is null");
+  if (managed == nullptr)
+    raise<BufferError>(importing, "the managed tensor is null; its producer must make one");
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ Tensor MoveOperation::transfer(const Tensor& tensor, const Ref<Carrier>& destina
 
 void MoveOperation::copy(const Tensor&, Carrier&, const Tensor&, Index) {
   raise<NotImplementedError>(implementation_name(),
-                             "the class implements no _copy, the hook that moves the values");
+                             "the class implements no _copy, the hook that moves the values; override it");
 }
 
 Tensor MoveOperation::forward_impl(std::span<const Argument> inputs) {

@@ -38,8 +38,9 @@ std::string pair_text(CarrierClass source_class, CarrierClass destination_class)
 }
 
 Pair key_of(CarrierClass source_class, CarrierClass destination_class) {
-  if (!source_class) raise<TypeError>("move registry", "source_class must be a Carrier class");
-  if (!destination_class) raise<TypeError>("move registry", "destination_class must be a Carrier class");
+  if (!source_class) raise<TypeError>("move registry", "source_class must be a Carrier class: got none");
+  if (!destination_class)
+    raise<TypeError>("move registry", "destination_class must be a Carrier class: got none");
   return {source_class.record(), destination_class.record()};
 }
 

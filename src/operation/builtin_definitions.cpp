@@ -239,7 +239,8 @@ std::optional<OperationExecutionOptions> execution_options_of(const BoundOperati
   if (found->second.get<std::nullptr_t>() != nullptr) return std::nullopt;
   const auto* dtype = found->second.get<const DType*>();
   if (dtype == nullptr)
-    raise<TypeError>(call.definition().name(), accumulator_option, " must be a DType or None");
+    raise<TypeError>(call.definition().name(), accumulator_option, " must be a DType or None: got ",
+                     found->second.type_name());
   return OperationExecutionOptions(call.definition().name(), *dtype);
 }
 

@@ -87,7 +87,7 @@ void require_operands(std::string_view name, std::span<const Argument> arguments
 const Tensor& first_tensor(std::span<const Argument> arguments) {
   for (const Argument& argument : arguments)
     if (const Tensor* tensor = argument.tensor()) return *tensor;
-  raise<TypeError>("operation", "needs at least one Tensor operand");
+  raise<TypeError>("operation", "needs at least one Tensor operand: got none");
 }
 
 /// Operands as a kernel reads them: in place where the slots are host memory, otherwise from a copy.

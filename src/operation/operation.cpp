@@ -77,7 +77,7 @@ Tensor Operation::run(std::span<const Argument> inputs, const OperationExecution
   else
     options_.reset();
   Tensor result = forward_impl(inputs);
-  if (!result) raise<TypeError>(subject_of(*this), "forward must return a Tensor");
+  if (!result) raise<TypeError>(subject_of(*this), "forward must return a Tensor: got none");
   span.succeed();
   return result;
 }

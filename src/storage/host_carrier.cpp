@@ -16,7 +16,8 @@ constexpr std::size_t cache_line = 64;
 std::size_t bytes_for(CarrierClass carrier_class, const DType& dtype, Index size) {
   const auto slot = dtype.slot_bytes();
   if (size > std::numeric_limits<Index>::max() / slot - static_cast<Index>(cache_line))
-    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", slot, " bytes each");
+    raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", slot,
+                       " bytes each; use a smaller size");
   return static_cast<std::size_t>(size * slot);
 }
 
@@ -30,7 +31,7 @@ HostCarrier::HostCarrier(CarrierClass carrier_class, Index size, bool is_mutable
   owned_ = allocate_host_memory(bytes, !empty);
   if (!owned_)
     raise<MemoryError>(carrier_class.name(), "no memory for ", size, " slots of ", dtype.name(), ": ", bytes,
-                       " bytes");
+                       " bytes; use a smaller size, or keep the values in a file");
   data_ = owned_.get();
 }
 

@@ -345,3 +345,20 @@ def test_an_axis_is_judged_before_the_carrier_is_asked_and_after_the_classes(axi
         orlop.gather(stored, ints(0), axis)
     with pytest.raises(NotImplementedError, match="cumsum"):
         orlop.cumsum(stored, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: x.carrier.dispatch_op("cumsum").forward("a", 0), "the first argument must be a Tensor: got str"),
+        (lambda x: x.carrier.dispatch_op("cumsum").forward(x, None), "dimension must be an integer: got None"),
+        (lambda x: x.carrier.dispatch_op("gather").forward(x, 3, 0), "takes 2 Tensors and an axis: got number for a"),
+        (lambda x: x.carrier.dispatch_op("gather").forward(x, ints(0), "a"), "axis must be an integer: got str"),
+        (lambda x: x.carrier.dispatch_op("matmul").forward(x, 2.0), "both operands must be Tensors: got number; use"),
+        (lambda x: x.carrier.dispatch_op("permute").forward("a", 0), "tensor must be a Tensor: got str"),
+        (lambda x: pow(x, 2, 3), "a modulus is not supported: got int; leave it out"),
+    ],
+)
+def test_a_refusal_tells_what_was_given_and_what_is_allowed(call, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call(floats(1.0))

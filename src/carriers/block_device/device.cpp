@@ -46,7 +46,8 @@ detail::DeviceGeometry read_geometry(detail::IoCalls& calls, int descriptor, con
         ", physical block ", physical,
         " bytes; all must be positive, and the first and the last multiples of the logical block");
   if (std::cmp_greater(capacity, kMost) || std::cmp_greater(std::max(logical, physical), kMost))
-    raise<OverflowError>(kWhat, "the capacity of '", path, "' leaves 64 bits: ", capacity, " bytes");
+    raise<OverflowError>(kWhat, "the capacity of '", path, "' leaves 64 bits: ", capacity,
+                         " bytes; at most 2**63 - 1 are possible");
   return geometry;
 }
 
@@ -102,9 +103,10 @@ void BlockDevice::require_usable() const {
 }
 
 void BlockDevice::check_size(Index size) {
-  if (size < 0) raise<ValueError>(kWhat, "size must not be negative: got ", size);
+  if (size < 0)
+    raise<ValueError>(kWhat, "size must not be negative: got ", size, "; a carrier has 0 or more slots");
   if (size > kMost / kSlotBytes)
-    raise<OverflowError>(kWhat, size, " slots of ", kSlotBytes, " bytes leave 64 bits");
+    raise<OverflowError>(kWhat, size, " slots of ", kSlotBytes, " bytes leave 64 bits; use a smaller size");
 }
 
 void BlockDevice::check_dtype(const DType& dtype) {
@@ -118,7 +120,7 @@ Ref<BlockDeviceCarrier> BlockDevice::allocate(Index size, const BlockDeviceOptio
   const Index payload = size * kSlotBytes;
   if (payload > kMost - (alignment_ - 1))
     raise<OverflowError>(kWhat, payload, " bytes, rounded up to the alignment ", alignment_,
-                         ", leave 64 bits");
+                         ", leave 64 bits; use a smaller size");
   require_usable();
   // Made before the lock: it counts a reference of the device.
   Ref<BlockDeviceCarrier> carrier = make_ref<BlockDeviceCarrier>(Ref<BlockDevice>(this), options.is_mutable);

@@ -23,14 +23,17 @@ void check_route(CarrierClass source, CarrierClass destination) {
   };
   if ((is_exact(source) || is_exact(destination)) && !has_move_operation(source, destination))
     raise<RuntimeError>("Evictable", "the tiers need an exact registered move operation for (", source, ", ",
-                        destination, "): none is registered");
+                        destination, "): none is registered; register both directions first");
   static_cast<void>(detail::find_move_route(source, destination));
 }
 
 /// Rows 1 to 13 of S301; `smallest` slots are the least that the primary must have.
 void check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary, Index smallest) {
-  if (!primary) raise<TypeError>("Evictable", "primary must be a Carrier");
-  if (!secondary) raise<TypeError>("Evictable", "secondary must be a Carrier");
+  if (!primary)
+    raise<TypeError>("Evictable", "primary must be a Carrier: got none; give the one that computes");
+  if (!secondary)
+    raise<TypeError>("Evictable",
+                     "secondary must be a Carrier: got none; give the one that keeps evicted values");
   if (detail::route_policy(primary->carrier_class()) == detail::RoutePolicy::built_in)
     raise<TypeError>("Evictable", "a ", primary->carrier_class(),
                      " is not a supported primary tier; use a CPU");

@@ -49,7 +49,8 @@ Evictable& require_operands(std::string_view name, std::span<const Argument> inp
 
 EvictableOperation::EvictableOperation(Ref<Operation> primary_operation)
     : primary_operation_(std::move(primary_operation)) {
-  if (!primary_operation_) raise<TypeError>("EvictableOperation", "primary_operation must be an Operation");
+  if (!primary_operation_)
+    raise<TypeError>("EvictableOperation", "primary_operation must be an Operation: got none");
 }
 
 EvictableOperation::~EvictableOperation() = default;
@@ -103,7 +104,9 @@ Tensor lowered_gradient(std::string_view name, const Tensor& gradient, CarrierCl
 
 Gradients EvictableOperation::backward(const Tensor& gradient) {
   const std::string& name = primary_operation_->operation_name();
-  if (!was_run_) raise<RuntimeError>(name, "backward needs a forward call first");
+  if (!was_run_)
+    raise<RuntimeError>(
+        name, "backward needs a forward call first: there was none; call forward with gradients enabled");
   const std::vector<Tensor> saved = inputs();
   // Of an operation of the table the gradients may need nothing, or it says what is missing.
   if (saved.empty() && is_own(*primary_operation_)) return primary_operation_->backward(gradient);

@@ -20,7 +20,8 @@ const CarrierClass generic_class = [] {
 
 const DType& require_dtype(DTypeRef dtype) {
   static const std::array<const DType*, 3> constructible{&dtypes::Float32, &dtypes::Int32, &dtypes::Bool};
-  if (!dtype) raise<TypeError>("Generic", "a Generic carrier needs a dtype: Float32, Int32 or Bool");
+  if (!dtype)
+    raise<TypeError>("Generic", "a Generic carrier needs a dtype: got none; use Float32, Int32 or Bool");
   return validate_storage_dtype(*dtype, "Generic", constructible);
 }
 

@@ -106,8 +106,9 @@ std::string_view to_string(TileLocation location) noexcept {
 }
 
 void TiledEvictable::check_tiers(const Ref<Carrier>& primary, const Ref<Carrier>& secondary) {
-  if (!primary) raise<TypeError>(what, "primary must be a Carrier");
-  if (!secondary) raise<TypeError>(what, "secondary must be a Carrier");
+  if (!primary) raise<TypeError>(what, "primary must be a Carrier: got none; give the one that computes");
+  if (!secondary)
+    raise<TypeError>(what, "secondary must be a Carrier: got none; give the one that keeps evicted tiles");
   const auto check_independent = [](const Carrier& tier, std::string_view role) {
     if (tier.carrier_class().is_dependent())
       raise<TypeError>(what, role, " must not depend on other carriers: got a ", tier.carrier_class());
@@ -316,14 +317,15 @@ Ref<Carrier> TiledEvictable::new_like(Sequence<Scalar> values, const NewLikeOpti
 Ref<Carrier> TiledEvictable::allocate_like(Index size, const AllocateOptions& options) const {
   if (size != grid_.size())
     raise<ValueError>(what, "the carrier has ", grid_.size(),
-                      " slots in its fixed grid and so has everything like it: asked for ", size);
+                      " slots in its fixed grid and so has everything like it: asked for ", size,
+                      "; make another TiledEvictable for another size");
   return make_like(!options.empty, factory_dtype(options.dtype), options.is_mutable);
 }
 
 // --- Tiles one by one, and full Tensors
 
 void TiledEvictable::check_tensor(std::string_view of, const Tensor& tensor) const {
-  if (!tensor) raise<TypeError>(of, "tensor must be a Tensor");
+  if (!tensor) raise<TypeError>(of, "tensor must be a Tensor: got none");
   tensor.require_single_subtensor(of);
   if (tensor.carrier().get() != this)
     raise<TypeError>(of, "the Tensor must live on this TiledEvictable: it lives on another ",

@@ -24,7 +24,7 @@ ProjectionOperation::~ProjectionOperation() = default;
 ScatterOperation::~ScatterOperation() = default;
 
 Ref<TiledEvictable> require_tiled(std::string_view what, std::string_view name, const Tensor& tensor) {
-  if (!tensor) raise<TypeError>(what, name, " must be a Tensor");
+  if (!tensor) raise<TypeError>(what, name, " must be a Tensor: got none");
   auto* carrier = dynamic_cast<TiledEvictable*>(tensor.carrier().get());
   if (carrier == nullptr)
     raise<TypeError>(what, name, " must live on a TiledEvictable: got one on ", tensor.carrier_type());
@@ -48,7 +48,8 @@ void check_compute_class(std::string_view what, std::string_view name, const Car
   if (carrier.carrier_class() != wanted)
     raise<TypeError>(what, name, " must be on exactly the primary's class ", wanted, ": got ",
                      carrier.carrier_class());
-  if (carrier.is_released()) raise<RuntimeError>(what, name, " is released; use a live carrier");
+  if (carrier.is_released())
+    raise<RuntimeError>(what, name, " is released: a ", carrier.carrier_class(), "; use a live one");
   if (carrier.is_owned())
     raise<RuntimeError>(what, name,
                         " is owned by another carrier or by work that has not ended; wait for it");
@@ -69,7 +70,8 @@ void check_destination(const Ref<Carrier>& destination, const TiledEvictable& ti
   check_dtype(what, "destination", destination->dtype(), tiled);
   const Index size = destination->size();
   if (size < slots && !(size == 0 && destination->is_growable()))
-    raise<ValueError>(what, "destination is too small: ", slots, " slots are needed, it has ", size);
+    raise<ValueError>(what, "destination is too small: ", slots, " slots are needed, it has ", size,
+                      "; give a larger one, or an empty one that can grow");
 }
 
 /// Exclusive ownership of a carrier for the length of some work.
@@ -376,7 +378,7 @@ AwaitMove scatter(const Tensor& compact, const Tensor& template_tensor, const Ti
                   Reduction reduction) {
   const Ref<TiledEvictable> tiled = require_tiled("scatter", "template", template_tensor);
   selection.require_grid(tiled->grid().grid_shape());
-  if (!compact) raise<TypeError>("scatter", "compact must be a Tensor");
+  if (!compact) raise<TypeError>("scatter", "compact must be a Tensor: got none");
   compact.require_single_subtensor("scatter");
   Ref<Scatter> task = make_ref<Scatter>(compact, template_tensor, tiled, selection, reduction);
   task->start();
@@ -389,19 +391,21 @@ namespace {
 
 [[noreturn]] void refuse_forward(std::string_view name) {
   raise<RuntimeError>(name,
-                      "the operation is made by the call whose result it belongs to, and has no forward");
+                      "the operation is made by the call whose result it belongs to, and has no forward; "
+                      "call project() or scatter() again");
 }
 
 /// The carrier of the full Tensor that a node kept, also where it was released since.
 const TiledEvictable& kept_carrier(const Operation& node, std::size_t input) {
   if (node.inputs().size() <= input)
-    raise<RuntimeError>(node.implementation_name(), "nothing is saved for backward any more");
+    raise<RuntimeError>(node.implementation_name(),
+                        "nothing is saved for backward any more; make the result again");
   return static_cast<const TiledEvictable&>(*node.inputs()[input].carrier());
 }
 
 void check_gradient(const Operation& node, const Tensor& gradient, const Layout& layout, const DType& dtype) {
   const std::string name = node.implementation_name();
-  if (!gradient) raise<TypeError>(name, "gradient must be a Tensor");
+  if (!gradient) raise<TypeError>(name, "gradient must be a Tensor: got none");
   gradient.require_single_subtensor("backward");
   gradient.carrier()->require_live();
   if (&gradient.dtype() != &dtype)

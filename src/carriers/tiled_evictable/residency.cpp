@@ -65,7 +65,8 @@ void TileStore::check_routes(bool evicts) const {
     return route_policy(carrier_class) == RoutePolicy::exact;
   };
   if ((is_exact(source) || is_exact(destination)) && !has_move_operation(source, destination))
-    raise<NotImplementedError>(what, "no move operation is registered for (", source, ", ", destination, ")");
+    raise<NotImplementedError>(what, "no move operation is registered for (", source, ", ", destination,
+                               "); register one before tiles move between these tiers");
   static_cast<void>(detail::find_move_route(source, destination));
 }
 

@@ -276,9 +276,10 @@ void TileStore::take_turn(const void* holder) {
         return;
       }
       if (turn_thread_ == std::this_thread::get_id())
-        raise<RuntimeError>(
-            what,
-            "an operation on this carrier runs on this thread already: its callbacks cannot start another");
+        raise<RuntimeError>(what,
+                            "an operation on this carrier runs on this thread already: its callbacks cannot "
+                            "start another; do it when "
+                            "the operation has ended");
       if (waits) residency_changed().wait_for(lock, std::chrono::milliseconds(50));
     }
     blocking.reset();

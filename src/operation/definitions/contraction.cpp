@@ -25,7 +25,8 @@ class Matmul final : public Definition {
       raise<TypeError>(name(), "takes two Tensors: got ", arguments.size(), " arguments");
     for (const Argument& argument : arguments)
       if (argument.tensor() == nullptr)
-        raise<TypeError>(name(), "both operands must be Tensors; use mul to multiply by a number");
+        raise<TypeError>(name(), "both operands must be Tensors: got ", argument.type_name(),
+                         "; use mul to multiply by a number");
   }
 
   [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan&) const override {

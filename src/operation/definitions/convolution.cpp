@@ -30,7 +30,8 @@ std::string list_text(const Integers& integers) {
 /// The argument as integers, or TypeError.
 Integers to_integers(const Argument& argument, std::string_view parameter) {
   if (const auto* integers = argument.get<Integers>()) return *integers;
-  raise<TypeError>(convolution_name, parameter, " must be a sequence of integers");
+  raise<TypeError>(convolution_name, parameter, " must be a sequence of integers: got ",
+                   argument.type_name());
 }
 
 /// The source mode in each role; None is the identity.
@@ -102,7 +103,7 @@ Pairs to_padding(const Argument& argument, std::size_t count) {
 Index feature_groups(const Argument& argument, Index lhs_features, Index in_features, Index out_features) {
   const Scalar* number = argument.scalar();
   if (number == nullptr || !number->is_integer())
-    raise<TypeError>(convolution_name, "feature_groups must be an integer");
+    raise<TypeError>(convolution_name, "feature_groups must be an integer: got ", argument.type_name());
   const std::optional<Index> groups = number->as_integer();
   if (!groups || *groups < 1 || lhs_features % *groups != 0 || out_features % *groups != 0)
     raise<ValueError>(convolution_name, "feature_groups must be at least 1 and divide ", lhs_features,
@@ -197,7 +198,7 @@ class ConvGeneral final : public Definition {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const bool is_operand = i == convolution_arguments::lhs || i == convolution_arguments::kernel;
       if (is_operand && arguments[i].tensor() == nullptr)
-        raise<TypeError>(name(), "lhs and kernel must be Tensors");
+        raise<TypeError>(name(), "lhs and kernel must be Tensors: got ", arguments[i].type_name());
       if (!is_operand && arguments[i].tensor() != nullptr)
         raise<TypeError>(name(), "only lhs and kernel may be Tensors: argument ", i, " is one too");
     }

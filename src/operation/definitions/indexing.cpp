@@ -18,9 +18,11 @@ class IndexingDefinition : public Definition {
                        " arguments");
     for (const Argument& argument : arguments.first(tensors_))
       if (argument.tensor() == nullptr)
-        raise<TypeError>(name(), "takes ", tensors_, " Tensors and an axis: got something else for a Tensor");
+        raise<TypeError>(name(), "takes ", tensors_, " Tensors and an axis: got ", argument.type_name(),
+                         " for a Tensor");
     const Scalar* axis = arguments.back().scalar();
-    if (axis == nullptr || !axis->is_integer()) raise<TypeError>(name(), "axis must be an integer");
+    if (axis == nullptr || !axis->is_integer())
+      raise<TypeError>(name(), "axis must be an integer: got ", arguments.back().type_name());
   }
 
   void check_values(std::span<const Argument> arguments,

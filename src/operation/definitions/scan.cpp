@@ -16,10 +16,11 @@ class Cumsum final : public Definition {
   void check_arguments(std::span<const Argument> arguments) const override {
     if (arguments.size() != 2)
       raise<TypeError>(name(), "takes a Tensor and a dimension: got ", arguments.size(), " arguments");
-    if (arguments[0].tensor() == nullptr) raise<TypeError>(name(), "the first argument must be a Tensor");
+    if (arguments[0].tensor() == nullptr)
+      raise<TypeError>(name(), "the first argument must be a Tensor: got ", arguments[0].type_name());
     const Scalar* dimension = arguments[1].scalar();
     if (dimension == nullptr || !dimension->is_integer())
-      raise<TypeError>(name(), "dimension must be an integer");
+      raise<TypeError>(name(), "dimension must be an integer: got ", arguments[1].type_name());
   }
 
   [[nodiscard]] Resolution resolve(std::span<const Argument> arguments, const OperationPlan&) const override {

@@ -79,7 +79,8 @@ class ViewDefinition final : public Definition {
 
 void ViewDefinition::check_arguments(std::span<const Argument> arguments) const {
   if (arguments.empty() || arguments[0].tensor() == nullptr)
-    raise<TypeError>(name(), "tensor must be a Tensor");
+    raise<TypeError>(name(), "tensor must be a Tensor: got ",
+                     arguments.empty() ? "none" : arguments[0].type_name());
   const Parameters parameters = arguments.subspan(1);
   const std::size_t most = traits_.parameters.size();
   if (traits_.is_variadic && parameters.size() == 1 && is<std::vector<Index>>(parameters[0])) return;
