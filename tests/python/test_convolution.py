@@ -101,10 +101,10 @@ def strides_of(draw, extents):
     return Stride(*strides)
 
 
-def placed(extents, stride, slots, kind):
+def placed(extents, stride, rng, kind):
     layout = Layout(Shape(*extents), stride)
-    result = Tensor(carrier_of(slots[: layout.cosize], kind), 0, layout)
-    return result, slots[leaf_index(layout)]
+    slots = rng.standard_normal(layout.cosize).astype(np.float32)
+    return Tensor(carrier_of(slots, kind), 0, layout), slots[leaf_index(layout)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,10 +113,7 @@ def placed(extents, stride, slots, kind):
 def test_conv_general_agrees_with_the_model(kind, data, convolution, seed):
     shapes, parameters = convolution[:2], convolution[2:]
     rng = np.random.default_rng(seed)
-    operands = [
-        placed(shape, data.draw(strides_of(shape)), rng.standard_normal(4096).astype(np.float32), kind)
-        for shape in shapes
-    ]
+    operands = [placed(shape, data.draw(strides_of(shape)), rng, kind) for shape in shapes]
     (lhs, lhs_values), (kernel, kernel_values) = operands
     strides, padding, lhs_dilation, kernel_dilation, groups = parameters
     options = {"lhs_dilation": lhs_dilation, "kernel_dilation": kernel_dilation, "feature_groups": groups}
