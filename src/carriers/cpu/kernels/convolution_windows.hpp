@@ -41,6 +41,11 @@ class ColumnRows {
   void values(const float* from, Index count) {
     for (; count > 0; count -= features_, from += features_) add(from);
   }
+  /// All of them so much further; holes stay holes.
+  void advance(Index distance) {
+    for (const float*& row : rows_)
+      if (row != zeros_.data()) row += distance;
+  }
   [[nodiscard]] const float* const* data() const { return rows_.data(); }
 
  private:
@@ -86,7 +91,7 @@ class Windows {
       first /= positions;
     }
     for (Index column = 0; column < count; ++column) {
-      columns.write(at, target);
+      columns.write(at, column > 0, target);
       body(column);
       for (std::size_t i = 0; i < at.size() && ++at[i] == windows_[moving_[i]].positions; ++i) at[i] = 0;
     }
@@ -112,12 +117,14 @@ class Windows {
       }
       size_ = size;
     }
+    /// `has_previous`: the last column that the target got is the one before.
     template <class Target>
-    void write(std::span<const Index> at, Target& target) const {
-      if (is_hole_)
-        target.zeros(size_);
-      else
-        write(data_, at, target);
+    void write(std::span<const Index> at, bool has_previous, Target& target) const {
+      if (is_hole_) return target.zeros(size_);
+      if constexpr (requires { target.advance(Index{}); })
+        if (const Index distance = has_previous ? distance_from_previous(at) : 0; distance != 0)
+          return target.advance(distance);
+      write(data_, at, target);
     }
 
    private:
@@ -126,6 +133,16 @@ class Windows {
       Index step, first;
       Index size;  // of what lies under one tap
     };
+    /// How much further everything lies than in the column before; 0 where that differs from tap to tap.
+    [[nodiscard]] Index distance_from_previous(std::span<const Index> at) const {
+      if (at.empty() || at[0] == 0) return 0;
+      const Mode& mode = modes_.front();
+      const Window& window = mode.window;
+      const Index start = at[0] * window.step + window.origin;
+      const bool is_inside = window.divisor == 1 && start >= window.step &&
+                             start + (window.taps - 1) * window.tap_step < window.source;
+      return is_inside ? window.step * mode.step : 0;
+    }
     /// What lies under all taps of the modes that `at` speaks of.
     template <class Target>
     void write(const float* from, std::span<const Index> at, Target& target) const {
