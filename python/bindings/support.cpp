@@ -373,8 +373,10 @@ void install_interpreter_end() {
     is_interpreter_gone = true;
     await_threads_without_interpreter();
   };
-  pthread_atfork(nullptr, nullptr,
-                 [] { threads_without_interpreter = 0; });  // the child has no other threads
+  pthread_atfork(nullptr, nullptr, [] {  // the child has no other threads; what they held stays held
+    threads_without_interpreter = 0;
+    nb::set_leak_warnings(false);
+  });
   if (Py_AtExit(end) != 0)
     raise<RuntimeError>("orlop", "the interpreter has no room for another exit function");
 }

@@ -181,6 +181,35 @@ def test_interpreter_ends_in_order_while_daemon_threads_compute(attempt):
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
+FORKS = """
+import os, sys, threading
+from orlop import exp, friendly
+
+large = friendly.full(1 << 18, value=0.5)
+stopped = threading.Event()
+
+def compute():
+    while not stopped.is_set():
+        exp(large)
+
+threads = [threading.Thread(target=compute) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        exp(large)
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+stopped.set()
+"""
+
+
+def test_a_child_forked_beside_computing_threads_exits_quietly():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 IMPORTS = """
 import _xxsubinterpreters as interpreters
 
