@@ -49,8 +49,12 @@ concept TakesRegisters = has_registers && requires(Function function, Floats x) 
 template <class Function, class... T>
 class Block {
  public:
-  static ElementFault run(Index count, std::byte* result, const std::byte* const* operands) {
-    return run(count, result, operands, std::index_sequence_for<T...>{});
+  /// Operands after the first that stand still are held in registers, with all that follows from them alone.
+  static ElementFault run(Index count, std::byte* result, const std::byte* const* operands,
+                          bool stand_still) {
+    if constexpr (sizeof...(T) > 1)
+      if (stand_still) return run<0>(count, result, operands, std::index_sequence_for<T...>{});
+    return run<1>(count, result, operands, std::index_sequence_for<T...>{});
   }
 
  private:
@@ -58,13 +62,14 @@ class Block {
   static constexpr bool is_exact = sizeof(Value) > sizeof(Slot<Value>);
   static constexpr bool is_completed = scalar_functions::Completed<Function, T...>;
 
-  template <std::size_t... i>
+  template <Index rest_step, std::size_t... i>
   static ElementFault run(Index count, std::byte* result, const std::byte* const* operands,
                           std::index_sequence<i...>) {
-    return loop(count, reinterpret_cast<Slot<Value>*>(result),
-                reinterpret_cast<const Slot<T>*>(operands[i])...);
+    return loop<(i == 0 ? 1 : rest_step)...>(count, reinterpret_cast<Slot<Value>*>(result),
+                                             reinterpret_cast<const Slot<T>*>(operands[i])...);
   }
 
+  template <Index... step>
   static ElementFault loop(Index count, Slot<Value>* __restrict result,
                            const Slot<T>* __restrict... operands) {
     if constexpr (TakesRegisters<Function> && sizeof...(T) == 1) {
@@ -74,21 +79,22 @@ class Block {
     std::uint64_t outside = 0;   // the upper half collects whatever does not fit 32 bits
     std::uint32_t has_gaps = 0;  // NaN stands where the quick way does not reach
     for (Index i = 0; i < count; ++i) {
-      const Value value = Function{}(static_cast<T>(operands[i])...);
+      const Value value = Function{}(static_cast<T>(operands[i * step])...);
       if constexpr (is_exact) outside |= static_cast<std::uint64_t>(value + (Value{1} << 31));
       if constexpr (is_completed) has_gaps |= static_cast<std::uint32_t>(value != value);
       result[i] = static_cast<Slot<Value>>(value);
     }
     if constexpr (is_completed)
-      if (has_gaps != 0) complete(count, result, operands...);
+      if (has_gaps != 0) complete<step...>(count, result, operands...);
     if constexpr (is_exact)
       if (outside >> 32 != 0) return scalar_functions::fault_of<Function>;
     return ElementFault::none;
   }
 
+  template <Index... step>
   static void complete(Index count, Slot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
     for (Index i = 0; i < count; ++i)
-      if (result[i] != result[i]) result[i] = Function::complete(static_cast<T>(operands[i])...);
+      if (result[i] != result[i]) result[i] = Function::complete(static_cast<T>(operands[i * step])...);
   }
 
   static void registers(Index count, float* __restrict result, const float* __restrict operand) {

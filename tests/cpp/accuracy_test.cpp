@@ -154,7 +154,7 @@ void run(const Function& function, BlockFunction block, const std::vector<float>
     for (const float input : inputs) seconds.push_back(function.second(input));
   const std::byte* const operands[] = {reinterpret_cast<const std::byte*>(inputs.data()),
                                        reinterpret_cast<const std::byte*>(seconds.data())};
-  block(static_cast<Index>(inputs.size()), reinterpret_cast<std::byte*>(results.data()), operands);
+  block(static_cast<Index>(inputs.size()), reinterpret_cast<std::byte*>(results.data()), operands, false);
 }
 
 void try_inputs(const Function& function, BlockFunction block, const std::vector<float>& inputs,

@@ -47,6 +47,13 @@ std::vector<float> slots_of(const Tensor& tensor) {
   return result;
 }
 
+std::vector<std::byte> slot_bytes_of(const Tensor& tensor) {
+  const Index count = tensor.layout().cosize();
+  std::vector<std::byte> result(static_cast<std::size_t>(count * tensor.dtype().slot_bytes()));
+  tensor.carrier()->read_span(tensor.offset(), count, result.data());
+  return result;
+}
+
 /// The operation on operands of these layouts over the same slots, on one backend.
 Tensor run(std::string_view name, Backend backend, const std::vector<float>& slots,
            const std::vector<Layout>& layouts) {
@@ -107,11 +114,8 @@ TEST_F(CpuKernels, ResultsBeyondTheCachesAgreeWithTheReference) {
                                                {transposed, Layout(shape, Stride{0, 1})}}) {
       const Tensor result = run(name, Backend::cpu, values, layouts);
       const Tensor expected = run(name, Backend::reference, values, layouts);
-      const auto slots = static_cast<std::size_t>(shape.size() * result.dtype().slot_bytes());
-      std::vector<std::byte> got(slots), wanted(slots);
-      result.carrier()->read_span(0, shape.size(), got.data());
-      expected.carrier()->read_span(0, shape.size(), wanted.data());
-      EXPECT_TRUE(got == wanted) << text(name, " of ", layouts[0], " and ", layouts[1]);
+      EXPECT_TRUE(slot_bytes_of(result) == slot_bytes_of(expected))
+          << text(name, " of ", layouts[0], " and ", layouts[1]);
     }
   }
 }
@@ -145,9 +149,29 @@ TEST_F(CpuKernels, ElementwiseNamesTheElementThatLeavesInt32InEveryOrderOfMemory
       std::vector<std::int32_t> slots(64 * 80, 1);
       slots[static_cast<std::size_t>(layout(ordinal))] = std::numeric_limits<std::int32_t>::max();
       const Tensor x = tensor_of(Backend::cpu, slots, layout);
-      const Argument arguments[] = {x, x};
-      expect_refusal<OverflowError>([&] { apply_operation("add", arguments); },
-                                    "element " + std::to_string(ordinal) + ";");
+      const Tensor one = tensor_of(Backend::cpu, std::vector<std::int32_t>{1}, Layout(shape, Stride{0, 0}));
+      for (const Tensor& other : {x, one}) {
+        const Argument arguments[] = {x, other};
+        expect_refusal<OverflowError>([&] { apply_operation("add", arguments); },
+                                      "element " + std::to_string(ordinal) + ";");
+      }
+    }
+}
+
+TEST_F(CpuKernels, OperandsThatStandStillAgreeWithTheReference) {
+  for (const auto& [rows, columns] : {std::pair<Index, Index>{3000, 2}, {90, 70}, {5, 4}})
+    for (const Stride& stride : {Stride{0, 0}, Stride{0, 1}, Stride{1, 0}}) {
+      const Shape shape{rows, columns};
+      const std::vector<float> values = random_floats(shape.size(), random_);
+      for (const Layout& first : {Layout::canonical(shape), Layout(shape, Stride{columns, 1})})
+        for (const auto& [name, count] : {std::pair{"pow", 2}, {"lt", 2}, {"clamp", 3}}) {
+          std::vector<Layout> layouts(static_cast<std::size_t>(count), Layout(shape, stride));
+          layouts[0] = first;
+          const Tensor result = run(name, Backend::cpu, values, layouts);
+          const Tensor expected = run(name, Backend::reference, values, layouts);
+          EXPECT_TRUE(slot_bytes_of(result) == slot_bytes_of(expected))
+              << text(name, " of ", first, " and ", layouts[1]);
+        }
     }
 }
 

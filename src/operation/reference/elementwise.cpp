@@ -32,7 +32,7 @@ void elementwise(const KernelCall& call) {
         elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
       }
       std::byte* const slot = call.result + ordinal * call.plan.output.slot_bytes();
-      const ElementFault fault = block(1, slot, elements.data());
+      const ElementFault fault = block(1, slot, elements.data(), false);
       if (fault != ElementFault::none) raise_fault(call, fault, ordinal);
     }
   });

@@ -87,6 +87,9 @@ class Stream {
     return way_ == Way::in_place ? operand_->data + (first + 2 * block_size) * slot_bytes_ : nullptr;
   }
 
+  /// Whether every slot of a block is the first one.
+  [[nodiscard]] bool stands_still() const { return way_ == Way::repeated && period_ == 1; }
+
   /// Whether blocks cost more than their elements.
   [[nodiscard]] bool is_gathered() const { return way_ == Way::gathered; }
 
@@ -128,20 +131,21 @@ void compute_one(const KernelCall& call, BlockFunction block) {
     converted[i] = int32_to_float(elements[i]);
     elements[i] = reinterpret_cast<const std::byte*>(&converted[i]);
   }
-  const ElementFault fault = block(1, call.result, elements.data());
+  const ElementFault fault = block(1, call.result, elements.data(), false);
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// `count` elements into `target`; their ordinals go from `first` on, `step` apart.
+/// `count` elements into `target`; their ordinals go from `first` on, `step` apart. One slot of each operand
+/// but the first serves all of them if these `stand_still`.
 void run(const KernelCall& call, BlockFunction block, Index first, Index step, Index count, std::byte* target,
-         Elements elements) {
-  const ElementFault fault = block(count, target, elements.data());
+         Elements elements, bool stand_still) {
+  const ElementFault fault = block(count, target, elements.data(), stand_still);
   if (fault == ElementFault::none) return;
   std::array<std::byte, sizeof(std::int32_t)> slot;
   for (Index element = 0; element < count; ++element) {
-    const ElementFault found = block(1, slot.data(), elements.data());
+    const ElementFault found = block(1, slot.data(), elements.data(), stand_still);
     if (found != ElementFault::none) raise_fault(call, found, first + element * step);
-    for (std::size_t i = 0; i < call.operands.size(); ++i)
+    for (std::size_t i = 0; i < (stand_still ? 1 : call.operands.size()); ++i)
       elements[i] += slot_bytes(call.operands[i].computed);
   }
   raise_fault(call, fault, first);  // another thread has written to the operand meanwhile
@@ -156,11 +160,11 @@ bool passes_caches(const KernelCall& call) {
 /// from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked for from
 /// `next` on, where that isn't null: the processor does not look beyond a page, and reads as it writes.
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
-             bool streams, const Elements& next) {
+             bool stand_still, bool streams, const Elements& next) {
   const Index bytes = call.plan.output.slot_bytes();
   std::byte* const slots = call.result + first * bytes;
   alignas(cache_line) std::array<std::byte, sizeof(float) * block_size> buffer;
-  run(call, block, first, 1, count, streams ? buffer.data() : slots, elements);
+  run(call, block, first, 1, count, streams ? buffer.data() : slots, elements, stand_still);
   if (!streams) return;
   constexpr Index part = 256;
   for (Index i = 0; i < count; i += part) {
@@ -178,15 +182,18 @@ using Streams = std::array<Stream, max_operands>;
 /// Blocks of consecutive ordinals.
 void compute_blocks(const KernelCall& call, BlockFunction block, Streams& streams, Index first, Index last) {
   const bool is_past_caches = passes_caches(call);
+  bool stand_still = true;
+  for (std::size_t i = 1; i < call.operands.size(); ++i)
+    stand_still = stand_still && streams[i].stands_still();
   Elements elements;
   Elements next;
   for (; first < last; first += block_size) {
     const Index count = std::min(block_size, last - first);
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       elements[i] = streams[i].block(first, count);
-      next[i] = streams[i].next_block(first);
+      if (is_past_caches) next[i] = streams[i].next_block(first);
     }
-    compute(call, block, first, count, elements, is_past_caches, next);
+    compute(call, block, first, count, elements, stand_still, is_past_caches, next);
   }
   if (is_past_caches) end_streams();
 }
@@ -223,6 +230,7 @@ class Tiles {
     for (std::size_t i = 0; i < loop_.operands; ++i) {
       along_strides_[i] = loop_.stride(along_, i);
       across_strides_[i] = loop_.stride(across_, i);
+      stand_still_ = stand_still_ && (i <= 1 || along_strides_[i] == 0);
     }
     length_tiles_ = (length - 1) / tile_length_ + 1;
     line_tiles_ = (lines - 1) / tile_lines_ + 1;
@@ -318,11 +326,12 @@ class Tiles {
     for (Index line = 0; line < tile.lines; ++line) {
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
         if (const Index across = across_strides_[1 + i]; is_repeated(i) && (line == 0 || across != 0))
-          gather(call_.operands[i], tile.offsets[1 + i] + line * across, 0, std::min(tile.length, block_size),
-                 buffers[i].data());
+          gather(call_.operands[i], tile.offsets[1 + i] + line * across, 0,
+                 stand_still_ && i > 0 ? 1 : std::min(tile.length, block_size), buffers[i].data());
       const Index ordinal = tile.offsets[0] + line * across_strides_[0];
       if (across_ == 0)
-        run(call_, block_, ordinal, along_strides_[0], tile.length, transposed + line * pitch(), elements);
+        run(call_, block_, ordinal, along_strides_[0], tile.length, transposed + line * pitch(), elements,
+            stand_still_);
       else
         compute_line(ordinal, tile.length, elements, line_bytes);
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
@@ -350,7 +359,7 @@ class Tiles {
           next[i] =
               elements[i] +
               2 * (length > block_size ? block_size * slot_bytes(call_.operands[i].computed) : line_bytes[i]);
-      compute(call_, block_, first, count, elements, streams_, next);
+      compute(call_, block_, first, count, elements, stand_still_, streams_, next);
       for (std::size_t i = 0; i < call_.operands.size(); ++i)
         if (!is_repeated(i)) elements[i] += block_size * slot_bytes(call_.operands[i].computed);
     }
@@ -387,6 +396,7 @@ class Tiles {
   std::size_t across_ = 1;  // the mode of neighbouring lines
   std::array<Index, 1 + max_operands> along_strides_, across_strides_;
   bool streams_;
+  bool stand_still_ = true;  // along a line, all operands but the first
   Index tile_length_ = 0, tile_lines_ = 0;
   Index length_tiles_ = 0, line_tiles_ = 0, planes_ = 0;
 };
