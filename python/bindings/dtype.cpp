@@ -538,6 +538,9 @@ nb::object from_name(nb::handle type, nb::handle name) {
   const std::string type_name = to_text(type.attr("__name__"));
   if (!PyUnicode_Check(name.ptr()))
     raise<TypeError>(text(type_name, ".from_name"), "name must be a str: got ", python_type_name(name));
+  if (!is_text(name))
+    raise<LookupError>(text(type_name, ".from_name"), "No Orlop dtype named '", to_text(name),
+                       "'; a name has no lone surrogate");
   nb::object dtype = from_dtype(DType::from_name(utf8(name)));
   if (!is_instance(dtype, type))
     raise<LookupError>(text(type_name, ".from_name"), "'", utf8(name), "' is not a ", type_name,

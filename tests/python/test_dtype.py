@@ -149,6 +149,8 @@ def test_from_name_finds_only_its_own_class():
     assert DType.from_name("NVFP4") is CompoundDType.from_name("NVFP4") is DType.NVFP4
     with pytest.raises(LookupError, match="No Orlop dtype named"):
         DType.from_name("Float12")
+    with pytest.raises(LookupError, match="No Orlop dtype named"):
+        DType.from_name("\ud800")
     with pytest.raises(LookupError, match="not a SimpleDType descriptor"):
         SimpleDType.from_name("Any")
     for wrong in (3, None, b"Any", DType.Any):
