@@ -406,47 +406,47 @@ void ResidencyRequest::carry_out(std::vector<Transfer>& transfers, bool evicts) 
   const bool is_native = carrier_->primary()->carrier_class().is_shipped();
   std::optional<BlockingScope> blocking;
   if (is_native) blocking.emplace();  // nothing below needs the interpreter
-  const std::vector<std::span<Transfer>> groups = evicts ? abreast(transfers) : one_by_one(transfers);
+  const std::vector<std::span<Transfer>> groups = abreast(transfers, evicts);
   in_parallel(groups.size(), is_native && store().tile_bytes_ >= worthwhile_bytes ? 3 : 0,
               [&](std::size_t i) { copy(groups[i], evicts); });
 }
 
-std::vector<std::span<ResidencyRequest::Transfer>> ResidencyRequest::one_by_one(
-    std::span<Transfer> transfers) {
+/// Each for itself, but tiles whose runs lie side by side in the secondary seed together, where all of them
+/// move.
+std::vector<std::span<ResidencyRequest::Transfer>> ResidencyRequest::abreast(std::span<Transfer> transfers,
+                                                                             bool evicts) const {
+  const Index width = store().tiles_abreast(*carrier_->secondary());
+  if (width > 1) std::ranges::sort(transfers, {}, &Transfer::tile);
   std::vector<std::span<Transfer>> groups;
   groups.reserve(transfers.size());
-  for (std::size_t i = 0; i < transfers.size(); ++i) groups.push_back(transfers.subspan(i, 1));
-  return groups;
-}
-
-/// The same, but that tiles whose runs lie side by side are written together, where all of them go.
-std::vector<std::span<ResidencyRequest::Transfer>> ResidencyRequest::abreast(
-    std::span<Transfer> transfers) const {
-  const Index width = store().evicts_to_seed_ ? store().tiles_abreast(*carrier_->secondary()) : 1;
-  if (width == 1) return one_by_one(transfers);
-  std::ranges::sort(transfers, {}, &Transfer::tile);
-  std::vector<std::span<Transfer>> groups;
-  groups.reserve(transfers.size());
-  const auto can_go_together = [&](const Transfer& transfer) {
-    return transfer.is_copy && transfer.source && store().host_slots(transfer.source->carrier()) != nullptr;
-  };
   while (!transfers.empty()) {
     const std::span<Transfer> next =
         transfers.first(std::min(static_cast<std::size_t>(width), transfers.size()));
-    const bool is_whole = std::ssize(next) == width && next.front().tile % width == 0 &&
-                          next.back().tile - next.front().tile == width - 1;
-    groups.push_back(is_whole && std::ranges::all_of(next, can_go_together) ? next : next.first(1));
+    const bool is_whole = width > 1 && std::ssize(next) == width && next.front().tile % width == 0 &&
+                          next.back().tile - next.front().tile == width - 1 &&
+                          std::ranges::all_of(next, [&](const Transfer& transfer) {
+                            return slots_abreast(transfer, evicts) != nullptr;
+                          });
+    groups.push_back(is_whole ? next : next.first(1));
     transfers = transfers.subspan(groups.back().size());
   }
   return groups;
 }
 
+/// The memory of a tile that can move with those beside it, or null.
+std::byte* ResidencyRequest::slots_abreast(const Transfer& transfer, bool evicts) const {
+  const Ref<TileStorage>& inside = evicts ? transfer.source : transfer.destination;
+  if (!transfer.is_copy || transfer.arrival || !inside) return nullptr;
+  const bool on_seed = evicts ? store().evicts_to_seed_ : store().window(transfer.tile).is_slot_order;
+  return on_seed ? store().host_slots(inside->carrier()) : nullptr;
+}
+
 void ResidencyRequest::copy(std::span<Transfer> transfers, bool evicts) const {
   if (transfers.size() == 1) return copy(transfers.front(), evicts);
-  std::vector<const std::byte*> slots;
+  std::vector<std::byte*> slots;
   slots.reserve(transfers.size());
-  for (const Transfer& transfer : transfers) slots.push_back(store().host_slots(transfer.source->carrier()));
-  store().save_abreast(slots, transfers.front().tile, *carrier_->secondary());
+  for (const Transfer& transfer : transfers) slots.push_back(slots_abreast(transfer, evicts));
+  store().move_abreast(slots, transfers.front().tile, *carrier_->secondary(), !evicts);
 }
 
 /// One tile from or to its window.

@@ -202,9 +202,10 @@ Index TileStore::tiles_abreast(const Carrier& file) const noexcept {
   return are_short && file.host_data() == nullptr ? grid().run_step() / grid().run() : 1;
 }
 
-/// Tiles that are abreast, from number `first` on, into slot order: run beside run, so that nothing of other
-/// tiles lies between.
-void TileStore::save_abreast(std::span<const std::byte* const> tiles, Index first, Carrier& to) const {
+/// Tiles that are abreast, from number `first` on, out of slot order or into it: run beside run, so that
+/// nothing of other tiles lies between.
+void TileStore::move_abreast(std::span<std::byte* const> tiles, Index first, Carrier& file,
+                             bool reads) const {
   const Index run = grid().run();
   const auto count = static_cast<Index>(tiles.size());
   const Index width = std::clamp<Index>(bounce_slots() / run, 1, count);  // tiles at once
@@ -217,12 +218,17 @@ void TileStore::save_abreast(std::span<const std::byte* const> tiles, Index firs
     const Index runs = std::min(height, left);
     for (Index tile = 0; tile < count; tile += width) {
       const Index end = std::min(tile + width, count);
-      std::byte* out = bounce.data();
+      const Index slot = grid().slot({first + tile, position});
+      const Index slots = (end - tile) * runs * run;
+      if (reads) file.read_span(slot, slots, bounce.data());
+      std::byte* part = bounce.data();
       for (Index above = 0; above < runs; ++above)
-        for (Index each = tile; each < end; ++each, out += run_bytes)
-          std::memcpy(out, tiles[static_cast<std::size_t>(each)] + (position + above * run) * slot_bytes_,
-                      run_bytes);
-      to.write_span(grid().slot({first + tile, position}), (end - tile) * runs * run, bounce.data());
+        for (Index each = tile; each < end; ++each, part += run_bytes) {
+          std::byte* const own =
+              tiles[static_cast<std::size_t>(each)] + (position + above * run) * slot_bytes_;
+          std::memcpy(reads ? own : part, reads ? part : own, run_bytes);
+        }
+      if (!reads) file.write_span(slot, slots, bounce.data());
     }
     position += runs * run;
   }

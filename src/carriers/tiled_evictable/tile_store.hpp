@@ -187,7 +187,7 @@ class TileStore {
   void load(const Carrier& from, bool is_slot_order, Index tile, Carrier& child) const;
   void save(const Carrier& child, Carrier& to, bool is_slot_order, Index tile) const;
   [[nodiscard]] Index tiles_abreast(const Carrier& file) const noexcept;
-  void save_abreast(std::span<const std::byte* const> tiles, Index first, Carrier& to) const;
+  void move_abreast(std::span<std::byte* const> tiles, Index first, Carrier& file, bool reads) const;
   void save_seed(Index tile, Carrier& to, bool is_slot_order) const;
   void begin_secondary(Index tile, Storage storage);
   void make_room_now();
@@ -270,8 +270,8 @@ class ResidencyRequest final : public ResidencyTask {
   void start_all(std::vector<Transfer>& transfers);
   void finish_all(std::vector<Transfer>& transfers);
   void carry_out(std::vector<Transfer>& transfers, bool evicts);
-  [[nodiscard]] static std::vector<std::span<Transfer>> one_by_one(std::span<Transfer> transfers);
-  [[nodiscard]] std::vector<std::span<Transfer>> abreast(std::span<Transfer> transfers) const;
+  [[nodiscard]] std::vector<std::span<Transfer>> abreast(std::span<Transfer> transfers, bool evicts) const;
+  [[nodiscard]] std::byte* slots_abreast(const Transfer& transfer, bool evicts) const;
   void copy(std::span<Transfer> transfers, bool evicts) const;
   void copy(Transfer& transfer, bool evicts) const;
   void commit(std::vector<Transfer>& transfers, bool evicts);
