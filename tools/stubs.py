@@ -35,7 +35,6 @@ _TYPES = {
     "__init__.bits __init__.base __init__.shift",
     "bool": "mutable empty retain_graph retain enabled batched descending largest copy",
     "Sequence[int]": "strides broadcast_dimensions lhs_dilation kernel_dilation lhs_dims kernel_dims output_dims",
-    "Sequence[tuple[int, int]]": "padding",
     "Iterable[object]": "values",
     "object": "__eq__.other __ne__.other memo tensor.values",
 }
@@ -48,6 +47,7 @@ PARAMETER_TYPES = {name: kind for kind, names in _TYPES.items() for name in name
 
 _MODULES = {
     "Any": "typing",
+    "DType": "orlop.carriers.dtype",
     "Iterable": "collections.abc",
     "Sequence": "collections.abc",
     "Tree": "orlop.layout",

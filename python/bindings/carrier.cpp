@@ -493,7 +493,7 @@ void bind_carrier(nb::module_& module) {
             if (is_python(self)) refuse_base_hook(self, "dtype");
             return from_dtype(self.dtype());
           },
-          "The dtype of every slot; also after release.")
+          nb::sig("def dtype(self) -> DType"), "The dtype of every slot; also after release.")
       .def("get_value", &base_get_value, "index"_a.none(), "The value of one slot.")
       .def("set_value", &base_set_value, "index"_a.none(), "value"_a.none(),
            "Writes one slot; the version advances once.")

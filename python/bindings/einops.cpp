@@ -111,6 +111,7 @@ using Reduction = Tensor (*)(const Tensor&, std::string_view);
 
 template <Reduction function>
 void bind_reduction(nb::module_& module, const char* name, const char* doc) {
+  const std::string signature = text("def ", name, "(tensor: Tensor, description: str) -> Tensor");
   module.def(
       name,
       [name](nb::handle tensor, nb::handle description) {
@@ -118,7 +119,7 @@ void bind_reduction(nb::module_& module, const char* name, const char* doc) {
         static_cast<void>(parse_reduce(command));
         return function(to_tensor(tensor, name, "tensor"), command);
       },
-      "tensor"_a.none(), "description"_a.none(), doc);
+      "tensor"_a.none(), "description"_a.none(), nb::sig(signature.c_str()), doc);
 }
 
 Tensor bound_einsum(nb::handle lhs, nb::handle rhs, nb::handle description) {
@@ -135,8 +136,10 @@ constexpr char reduce_sum_name[] = "reduce_sum";
 
 void bind_einops(nb::module_& module) {
   module.def(
-      "reduce_sum", &bound_sum<reduce_sum_name>, "tensor"_a.none(), "description"_a.none(), nb::kw_only(),
-      "accumulator_dtype"_a = nb::none(),
+      "reduce_sum", &bound_sum<reduce_sum_name>,
+      nb::sig("def reduce_sum(tensor: Tensor, description: str, *, accumulator_dtype: DType | None = None) "
+              "-> Tensor"),
+      "tensor"_a.none(), "description"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
       "The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):\n"
       "`reduce_sum(t, \"row column -> row\")`. Int32 is exact; OverflowError where a sum leaves it.\n"
       "Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.");
@@ -161,7 +164,8 @@ void bind_einops(nb::module_& module) {
       "Where the least value is among the dimensions that the description leaves out: its first "
       "ordinal there, as Int32 (P64).");
   module.def(
-      "einsum", &bound_einsum, "lhs"_a.none(), "rhs"_a.none(), "description"_a.none(),
+      "einsum", &bound_einsum, nb::sig("def einsum(lhs: Tensor, rhs: Tensor, description: str) -> Tensor"),
+      "lhs"_a.none(), "rhs"_a.none(), "description"_a.none(),
       "The contraction of two Tensors: `einsum(a, b, \"i k, j k -> i j\")`. Symbols of both that the output\n"
       "leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes "
       "(M707).");

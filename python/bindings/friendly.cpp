@@ -232,10 +232,12 @@ void bind_friendly(nb::module_& module) {
   nb::module_ friendly_module = module.def_submodule("_friendly");
   friendly_module.def(
       "column_major", [](const nb::args& extents) { return friendly::column_major(to_extents(extents)); },
-      "extents"_a, "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
+      nb::sig("def column_major(*extents: int) -> Layout"), "extents"_a,
+      "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
   friendly_module.def(
       "row_major", [](const nb::args& extents) { return friendly::row_major(to_extents(extents)); },
-      "extents"_a, "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
+      nb::sig("def row_major(*extents: int) -> Layout"), "extents"_a,
+      "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
   friendly_module.def(
       "full",
       [](const nb::args& extents, nb::handle value, nb::handle dtype) {
@@ -245,21 +247,22 @@ void bind_friendly(nb::module_& module) {
         set_carrier_item(*one.carrier(), 0, value);
         return friendly::full(layout.extents(), one.carrier()->at(0), stored);
       },
-      "extents"_a, nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(),
-      "Every element `value`; Float32 by default.");
+      nb::sig("def full(*extents: int, value: float, dtype: DType | None = None) -> Tensor"), "extents"_a,
+      nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(), "Every element `value`; Float32 by default.");
   friendly_module.def(
       "zeros",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::zeros(to_extents(extents), to_factory_dtype(dtype));
       },
-      "extents"_a, nb::kw_only(), "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
+      nb::sig("def zeros(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
+      "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
   friendly_module.def(
       "ones",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::ones(to_extents(extents), to_factory_dtype(dtype));
       },
-      "extents"_a, nb::kw_only(), "dtype"_a = nb::none(),
-      "Every element 1.0, 1 or True; Float32 by default.");
+      nb::sig("def ones(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
+      "dtype"_a = nb::none(), "Every element 1.0, 1 or True; Float32 by default.");
   friendly_module.def(
       "arange",
       [](nb::handle count, nb::handle dtype) {
@@ -268,18 +271,23 @@ void bind_friendly(nb::module_& module) {
         return friendly::arange(to_extents(nb::borrow<nb::args>(nb::tuple(extents)))[0],
                                 to_factory_dtype(dtype));
       },
-      "count"_a.none(), nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
+      nb::sig("def arange(count: int, *, dtype: DType | None = None) -> Tensor"), "count"_a.none(),
+      nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
   friendly_module.def(
-      "tensor", &make_tensor, "values"_a.none(), nb::kw_only(), "layout"_a = nb::none(),
-      "dtype"_a = nb::none(),
+      "tensor", &make_tensor,
+      nb::sig("def tensor(values: object, *, layout: Layout | None = None, dtype: DType | None = None) -> "
+              "Tensor"),
+      "values"_a.none(), nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
       "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
       "iterable by ordinal.");
   friendly_module.def(
       "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); },
-      "tensor"_a.none(), "The sum of all elements, of shape (1).");
+      nb::sig("def sum(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
+      "The sum of all elements, of shape (1).");
   friendly_module.def(
       "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
-      "tensor"_a.none(), "The mean of all elements, of shape (1).");
+      nb::sig("def mean(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
+      "The mean of all elements, of shape (1).");
   friendly_module.def(
       "item",
       [](nb::handle value) {
@@ -288,8 +296,10 @@ void bind_friendly(nb::module_& module) {
           return carrier_item(*tensor.carrier(), tensor.offset());
         return from_scalar(friendly::item(tensor));
       },
-      "tensor"_a.none(), "The value of a Tensor of exactly one element.");
-  friendly_module.def("to_list", &to_list, "tensor"_a.none(), "A new list of all values in ordinal order.");
+      nb::sig("def item(tensor: Tensor) -> Any"), "tensor"_a.none(),
+      "The value of a Tensor of exactly one element.");
+  friendly_module.def("to_list", &to_list, nb::sig("def to_list(tensor: Tensor) -> list[Any]"),
+                      "tensor"_a.none(), "A new list of all values in ordinal order.");
 }
 
 }  // namespace orlop::bindings

@@ -56,6 +56,8 @@ void bind_unary(nb::module_& module, const char* name, const char* doc) {
 
 template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, Index)>
 void bind_scatter(nb::module_& module, const char* name, const char* doc) {
+  const std::string signature =
+      text("def ", name, "(base: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor");
   module.def(
       name,
       [name](nb::handle base, nb::handle indices, nb::handle updates, nb::handle axis) {
@@ -64,7 +66,8 @@ void bind_scatter(nb::module_& module, const char* name, const char* doc) {
         return function(to_tensor(base, name, "base"), to_tensor(indices, name, "indices"),
                         to_tensor(updates, name, "updates"), to_index<ValueError>(axis, name, "axis"));
       },
-      "base"_a.none(), "indices"_a.none(), "updates"_a.none(), "axis"_a.none(), doc);
+      "base"_a.none(), "indices"_a.none(), "updates"_a.none(), "axis"_a.none(), nb::sig(signature.c_str()),
+      doc);
 }
 
 /// An argument of conv_general; any sequence that is no text counts as a tuple.
@@ -140,6 +143,7 @@ void bind_functional(nb::module_& module) {
       [](nb::handle tensor, nb::handle lower, nb::handle upper) {
         return clamp(to_tensor(tensor, "clamp", "tensor"), to_operand(lower), to_operand(upper));
       },
+      nb::sig("def clamp(tensor: Tensor, lower: Tensor | float, upper: Tensor | float) -> Tensor"),
       "tensor"_a.none(), "lower"_a.none(), "upper"_a.none(),
       "minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).\n"
       "Nothing asks that lower is below upper. NaN anywhere gives NaN.");
@@ -149,6 +153,7 @@ void bind_functional(nb::module_& module) {
         return select(to_tensor(condition, "select", "condition"), to_tensor(on_true, "select", "on_true"),
                       to_tensor(on_false, "select", "on_false"));
       },
+      nb::sig("def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor"),
       "condition"_a.none(), "on_true"_a.none(), "on_false"_a.none(),
       "on_true where the Bool condition holds, otherwise on_false.");
   module.def(
@@ -159,13 +164,19 @@ void bind_functional(nb::module_& module) {
         if (accumulator_dtype.is_none()) return matmul(left, right);
         return matmul(left, right, {.accumulator_dtype = to_dtype(accumulator_dtype, "accumulator")});
       },
+      nb::sig("def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: DType | None = None) -> Tensor"),
       "lhs"_a.none(), "rhs"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
       "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
   module.def(
-      "conv_general", &bound_conv_general, "lhs"_a.none(), "kernel"_a.none(), "strides"_a.none(),
-      "padding"_a.none(), nb::kw_only(), "lhs_dilation"_a = nb::none(), "kernel_dilation"_a = nb::none(),
-      "feature_groups"_a.none() = 1, "lhs_dims"_a = nb::none(), "kernel_dims"_a = nb::none(),
-      "output_dims"_a = nb::none(),
+      "conv_general", &bound_conv_general,
+      nb::sig(
+          "def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: "
+          "Sequence[Sequence[int]], *, lhs_dilation: Sequence[int] | None = None, kernel_dilation: "
+          "Sequence[int] | None = None, feature_groups: int = 1, lhs_dims: Sequence[int] | None = None, "
+          "kernel_dims: Sequence[int] | None = None, output_dims: Sequence[int] | None = None) -> Tensor"),
+      "lhs"_a.none(), "kernel"_a.none(), "strides"_a.none(), "padding"_a.none(), nb::kw_only(),
+      "lhs_dilation"_a = nb::none(), "kernel_dilation"_a = nb::none(), "feature_groups"_a.none() = 1,
+      "lhs_dims"_a = nb::none(), "kernel_dims"_a = nb::none(), "output_dims"_a = nb::none(),
       "Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, "
       "spatial...],\n"
       "both Float32, as [batch, out feature, spatial...] (P67).\n\n"
@@ -180,7 +191,8 @@ void bind_functional(nb::module_& module) {
         return gather(to_tensor(tensor, "gather", "tensor"), to_tensor(indices, "gather", "indices"),
                       to_index<ValueError>(axis, "gather", "axis"));
       },
-      "tensor"_a.none(), "indices"_a.none(), "axis"_a.none(),
+      nb::sig("def gather(tensor: Tensor, indices: Tensor, axis: int) -> Tensor"), "tensor"_a.none(),
+      "indices"_a.none(), "axis"_a.none(),
       "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) "
       "(P68).");
   bind_scatter<&scatter>(
@@ -196,7 +208,8 @@ void bind_functional(nb::module_& module) {
         return cumsum(to_tensor(tensor, "cumsum", "tensor"),
                       to_index<ValueError>(dimension, "cumsum", "dimension"));
       },
-      "tensor"_a.none(), "dimension"_a.none(),
+      nb::sig("def cumsum(tensor: Tensor, dimension: int) -> Tensor"), "tensor"_a.none(),
+      "dimension"_a.none(),
       "The sum of the elements up to and including each one along the ordinals of a mode, in the shape of "
       "the\n"
       "Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;\n"

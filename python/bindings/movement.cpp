@@ -215,7 +215,8 @@ void bind_movement(nb::module_& module) {
         const Tensor source = to_tensor(tensor, "move", "tensor");
         return move(source, to_destination(source, destination));
       },
-      "tensor"_a.none(), "destination"_a.none(),
+      nb::sig("def move(tensor: Tensor, destination: Carrier) -> Tensor"), "tensor"_a.none(),
+      "destination"_a.none(),
       "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
       "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and "
       "able to\n"

@@ -312,7 +312,7 @@ void bind_tensor(nb::module_& module) {
           "ndim", [](TensorObject& self) { return handle_of(self).layout().rank(); }, "Top-level modes.")
       .def(
           "dtype", [](TensorObject& self) { return from_dtype(handle_of(self).dtype()); },
-          "The logical dtype.")
+          nb::sig("def dtype(self) -> DType"), "The logical dtype.")
       .def(
           "size", [](TensorObject& self) { return handle_of(self).size(); }, "Number of logical elements.")
       .def(
@@ -328,7 +328,7 @@ void bind_tensor(nb::module_& module) {
       .def(
           "__getitem__",
           [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); },
-          "key"_a.none())
+          "key"_a.none(), nb::sig("def __getitem__(self, key: object) -> Any"))
       .def(
           "__setitem__",
           [](TensorObject& self, nb::handle key, nb::handle value) {

@@ -49,24 +49,26 @@ Tensor bound_rearrange(nb::handle tensor, nb::handle output, nb::handle selectio
 
 template <Tensor (*function)(const Tensor&, const Shape&)>
 void bind_with_shape(nb::module_& module, const char* name, const char* parameter, const char* doc) {
+  const std::string signature = text("def ", name, "(tensor: Tensor, ", parameter, ": Shape) -> Tensor");
   module.def(
       name,
       [name, parameter](nb::handle tensor, nb::handle shape) {
         const Tensor source = to_tensor(tensor, name, "tensor");
         return function(source, to_shape(shape, name, parameter));
       },
-      "tensor"_a.none(), nb::arg(parameter).none(), doc);
+      "tensor"_a.none(), nb::arg(parameter).none(), nb::sig(signature.c_str()), doc);
 }
 
 template <Tensor (*function)(const Tensor&, Index)>
 void bind_with_dim(nb::module_& module, const char* name, const char* doc) {
+  const std::string signature = text("def ", name, "(tensor: Tensor, dim: int) -> Tensor");
   module.def(
       name,
       [name](nb::handle tensor, nb::handle dim) {
         const Tensor source = to_tensor(tensor, name, "tensor");
         return function(source, to_index<ValueError>(dim, name, "dim"));
       },
-      "tensor"_a.none(), "dim"_a.none(), doc);
+      "tensor"_a.none(), "dim"_a.none(), nb::sig(signature.c_str()), doc);
 }
 
 }  // namespace
@@ -78,7 +80,8 @@ void bind_views(nb::module_& module) {
         const Tensor source = to_tensor(tensor, "as_strided", "tensor");
         return as_strided(source, to_shape(shape, "as_strided", "shape"), to_stride(stride, "as_strided"));
       },
-      "tensor"_a.none(), "shape"_a.none(), "stride"_a.none(),
+      nb::sig("def as_strided(tensor: Tensor, shape: Shape, stride: Stride) -> Tensor"), "tensor"_a.none(),
+      "shape"_a.none(), "stride"_a.none(),
       "A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).\n\n"
       "TypeError for other types; ValueError where the selection is not injective, leaves the tensor or "
       "cannot be\n"
@@ -96,6 +99,8 @@ void bind_views(nb::module_& module) {
         return broadcast_in_dim(
             source, shape, to_positions(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions"));
       },
+      nb::sig("def broadcast_in_dim(tensor: Tensor, target: Shape, broadcast_dimensions: Sequence[int]) -> "
+              "Tensor"),
       "tensor"_a.none(), "target"_a.none(), "broadcast_dimensions"_a.none(),
       "A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly "
       "increasing;\n"
@@ -106,7 +111,8 @@ void bind_views(nb::module_& module) {
         const Tensor source = to_tensor(tensor, "permute", "tensor");
         return permute(source, to_order(order, "permute"));
       },
-      "tensor"_a.none(), "order"_a,
+      nb::sig("def permute(tensor: Tensor, *order: int | Sequence[int]) -> Tensor"), "tensor"_a.none(),
+      "order"_a,
       "A view with the top-level modes in another order: integers or one iterable, each mode once (M313).");
   bind_with_shape<&reshape>(
       module, "reshape", "shape",
@@ -119,9 +125,12 @@ void bind_views(nb::module_& module) {
   bind_with_dim<&unsqueeze>(
       module, "unsqueeze",
       "A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).");
-  module.def("rearrange", &bound_rearrange, "tensor"_a.none(), "output"_a.none(), "selection"_a = nb::none(),
-             "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "
-             "(M312). A command\nis taken too: `rearrange(t, \"b (h w) -> h w b\")` (M708).");
+  module.def(
+      "rearrange", &bound_rearrange,
+      nb::sig("def rearrange(tensor: Tensor, output: Tree | str, selection: Tree | None = None) -> Tensor"),
+      "tensor"_a.none(), "output"_a.none(), "selection"_a = nb::none(),
+      "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "
+      "(M312). A command\nis taken too: `rearrange(t, \"b (h w) -> h w b\")` (M708).");
 }
 
 }  // namespace orlop::bindings

@@ -10,6 +10,7 @@ from orlop._core import _tiled as _tiled
 from orlop._core import testing as testing
 from typing import final
 from typing import Any
+from orlop.carriers.dtype import DType
 from collections.abc import Iterable
 from collections.abc import Sequence
 from orlop.layout import Tree
@@ -450,7 +451,7 @@ class Carrier:
     def size(self) -> int:
         """Number of physical slots."""
 
-    def dtype(self) -> object:
+    def dtype(self) -> DType:
         """The dtype of every slot; also after release."""
 
     def get_value(self, index: int) -> object:
@@ -618,7 +619,7 @@ class Tensor:
     def ndim(self) -> int:
         """Top-level modes."""
 
-    def dtype(self) -> object:
+    def dtype(self) -> DType:
         """The logical dtype."""
 
     def size(self) -> int:
@@ -633,7 +634,7 @@ class Tensor:
     def is_differentiable(self) -> bool:
         """Logical dtype Float32 or Floating."""
 
-    def __getitem__(self, key: object) -> object: ...
+    def __getitem__(self, key: object) -> Any: ...
 
     def __setitem__(self, key: object, value: object) -> None: ...
 
@@ -901,12 +902,12 @@ def clamp(tensor: Tensor, lower: Tensor | float, upper: Tensor | float) -> Tenso
 def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
     """on_true where the Bool condition holds, otherwise on_false."""
 
-def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: object | None = None) -> Tensor:
+def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: DType | None = None) -> Tensor:
     """
     y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
     """
 
-def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: Sequence[tuple[int, int]], *, lhs_dilation: Sequence[int] | None = None, kernel_dilation: Sequence[int] | None = None, feature_groups: int = 1, lhs_dims: Sequence[int] | None = None, kernel_dims: Sequence[int] | None = None, output_dims: Sequence[int] | None = None) -> Tensor:
+def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: Sequence[Sequence[int]], *, lhs_dilation: Sequence[int] | None = None, kernel_dilation: Sequence[int] | None = None, feature_groups: int = 1, lhs_dims: Sequence[int] | None = None, kernel_dims: Sequence[int] | None = None, output_dims: Sequence[int] | None = None) -> Tensor:
     """
     Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, spatial...],
     both Float32, as [batch, out feature, spatial...] (P67).
@@ -971,7 +972,7 @@ def broadcast_in_dim(tensor: Tensor, target: Shape, broadcast_dimensions: Sequen
     the other modes are repeated (M501).
     """
 
-def permute(tensor: Tensor, *order) -> Tensor:
+def permute(tensor: Tensor, *order: int | Sequence[int]) -> Tensor:
     """
     A view with the top-level modes in another order: integers or one iterable, each mode once (M313).
     """
@@ -998,7 +999,7 @@ def rearrange(tensor: Tensor, output: Tree | str, selection: Tree | None = None)
     is taken too: `rearrange(t, "b (h w) -> h w b")` (M708).
     """
 
-def reduce_sum(tensor: Tensor, description: str, *, accumulator_dtype: object | None = None) -> Tensor:
+def reduce_sum(tensor: Tensor, description: str, *, accumulator_dtype: DType | None = None) -> Tensor:
     """
     The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):
     `reduce_sum(t, "row column -> row")`. Int32 is exact; OverflowError where a sum leaves it.

@@ -1,3 +1,4 @@
+from orlop.carriers.dtype import DType
 from orlop._core import Carrier
 from orlop.carriers.operation_capability import (
     OperandCapability as OperandCapability,
