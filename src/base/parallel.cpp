@@ -23,8 +23,10 @@ std::atomic<Index> chosen_count{0};        // 0: not asked for yet
 std::atomic<bool> is_forked_child{false};  // the other threads did not come along
 thread_local bool is_inside = false;       // of a loop's body
 
+// Counted before a fork: a child that comes while another thread counts for the first time would wait for it.
 [[maybe_unused]] const int handler =
-    pthread_atfork(nullptr, nullptr, [] { is_forked_child.store(true, std::memory_order_relaxed); });
+    pthread_atfork([] { static_cast<void>(detail::processor_count()); }, nullptr,
+                   [] { is_forked_child.store(true, std::memory_order_relaxed); });
 
 Index initial_count() {
   const char* const variable = std::getenv("ORLOP_NUM_THREADS");
@@ -117,7 +119,8 @@ void detail::run_parallel(Index count, Index grain, void (*run)(void*, Index, In
   if (is_inside || is_forked_child.load(std::memory_order_relaxed)) {
     for (Index range = 0; range < ranges; ++range) loop.run(range);
   } else {
-    run_ranges(threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
+    run_ranges(
+        threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
   }
   loop.finish();
 }
