@@ -119,8 +119,7 @@ void detail::run_parallel(Index count, Index grain, void (*run)(void*, Index, In
   if (is_inside || is_forked_child.load(std::memory_order_relaxed)) {
     for (Index range = 0; range < ranges; ++range) loop.run(range);
   } else {
-    run_ranges(
-        threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
+    run_ranges(threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
   }
   loop.finish();
 }
