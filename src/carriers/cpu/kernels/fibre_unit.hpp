@@ -70,40 +70,43 @@ Accumulator sum(const T* terms, Index count) {
   return fold<L>(partial, [](auto a, auto b) { return a + b; });
 }
 
-template <class T>
-constexpr Index line = 64 / Index{sizeof(T)};  // columns that share a cache line
+/// What `read` gives for `count` rows from `first` on, combined by halves.
+template <int first, int count, class Read, class Combine>
+auto combined(Read read, Combine combine) {
+  if constexpr (count == 1)
+    return read(first);
+  else
+    return combine(combined<first, count / 2>(read, combine),
+                   combined<first + count / 2, count / 2>(read, combine));
+}
 
-/// Asks for one line of some rows: they need not lie where the processor expects them. It waits in the
-/// second-level cache, as rows often share a few places of the first.
-template <int count, class T>
-void prefetch(const T* const* rows, Index column) {
-  for (int row = 0; row < count; ++row) __builtin_prefetch(rows[row] + column, 0, 2);
+/// Calls `body.template operator()<n>(rows)` for n rows at a time: as many as the processor reads side by
+/// side well, while there are so many.
+template <class T, class Body>
+void for_some_rows(const T* const* rows, Index count, Body body) {
+  Index row = 0;
+  for (; row + 8 <= count; row += 8) body.template operator()<8>(rows + row);
+  for (; row + 4 <= count; row += 4) body.template operator()<4>(rows + row);
+  for (; row < count; ++row) body.template operator()<1>(rows + row);
 }
 
 template <class Accumulator, class T>
-void add_rows(Accumulator* __restrict sums, const T* const* rows, Index count, Index width) {
-  Index row = 0;
-  for (; row + 4 <= count; row += 4) {
-    const T* __restrict const a = rows[row];
-    const T* __restrict const b = rows[row + 1];
-    const T* __restrict const c = rows[row + 2];
-    const T* __restrict const d = rows[row + 3];
-    const auto add = [=](Index i) {
-      sums[i] += (static_cast<Accumulator>(a[i]) + static_cast<Accumulator>(b[i])) +
-                 (static_cast<Accumulator>(c[i]) + static_cast<Accumulator>(d[i]));
-    };
-    const bool has_next = row + 8 <= count;
+void add_rows(Accumulator* sums, const T* const* rows, Index count, Index width) {
+  using L = Lanes<Accumulator, T>;
+  const auto add = [](auto a, auto b) { return a + b; };
+  for_some_rows(rows, count, [=]<int some>(const T* const* taken) {
+    const T* from[some];
+    for (int row = 0; row < some; ++row) from[row] = taken[row];
     Index i = 0;
-    for (; i + line<T> <= width; i += line<T>) {
-      if (has_next) prefetch<4>(rows + row + 4, i);
-      for (Index column = i; column < i + line<T>; ++column) add(column);
+    for (; i + L::width <= width; i += L::width) {
+      typename L::Vector so_far;
+      __builtin_memcpy(&so_far, sums + i, sizeof so_far);
+      so_far += combined<0, some>([&](int row) { return L::load(from[row] + i); }, add);
+      __builtin_memcpy(sums + i, &so_far, sizeof so_far);
     }
-    for (; i < width; ++i) add(i);
-  }
-  for (; row < count; ++row) {
-    const T* __restrict const terms = rows[row];
-    for (Index i = 0; i < width; ++i) sums[i] += static_cast<Accumulator>(terms[i]);
-  }
+    for (; i < width; ++i)
+      sums[i] += combined<0, some>([&](int row) { return static_cast<Accumulator>(from[row][i]); }, add);
+  });
 }
 
 /// The better one of two terms, or of each two lanes; `b` where one is a NaN.
@@ -142,37 +145,39 @@ TermExtremum<T> extremum(const T* terms, Index count) {
 }
 
 template <bool IsMinimum, class T>
-bool update_rows(T* __restrict best, const T* const* rows, Index count, Index width) {
-  float traces[line<T>] = {};
-  Index row = 0;
-  for (; row + 4 <= count; row += 4) {
-    const T* __restrict const a = rows[row];
-    const T* __restrict const b = rows[row + 1];
-    const T* __restrict const c = rows[row + 2];
-    const T* __restrict const d = rows[row + 3];
-    const auto update = [=](Index i, float& trace) {
-      const T four = better<IsMinimum>(better<IsMinimum>(a[i], b[i]), better<IsMinimum>(c[i], d[i]));
-      best[i] = better<IsMinimum>(four, best[i]);
-      if constexpr (is_traced<T>) trace += (a[i] + b[i]) + (c[i] + d[i]);
-    };
-    const bool has_next = row + 8 <= count;
+bool update_rows(T* best, const T* const* rows, Index count, Index width) {
+  using L = Lanes<T, T>;
+  typename L::Vector traces = {};
+  const auto pick = [](auto a, auto b) { return better<IsMinimum>(a, b); };
+  const auto add = [](auto a, auto b) { return a + b; };
+  for_some_rows(rows, count, [&]<int some>(const T* const* taken) {
+    const T* from[some];
+    for (int row = 0; row < some; ++row) from[row] = taken[row];
     Index i = 0;
-    for (; i + line<T> <= width; i += line<T>) {
-      if (has_next) prefetch<4>(rows + row + 4, i);
-      for (Index column = 0; column < line<T>; ++column) update(i + column, traces[column]);
+    for (; i + L::width <= width; i += L::width) {
+      const auto read = [&](int row) { return L::load(from[row] + i); };
+      const typename L::Vector found = better<IsMinimum>(combined<0, some>(read, pick), L::load(best + i));
+      __builtin_memcpy(best + i, &found, sizeof found);
+      if constexpr (is_traced<T>) traces += combined<0, some>(read, add);
     }
-    for (; i < width; ++i) update(i, traces[0]);
-  }
-  for (; row < count; ++row) {
-    const T* __restrict const terms = rows[row];
-    for (Index i = 0; i < width; ++i) {
-      best[i] = better<IsMinimum>(terms[i], best[i]);
-      if constexpr (is_traced<T>) traces[i % line<T>] += terms[i];
+    for (; i < width; ++i) {
+      const auto read = [&](int row) { return from[row][i]; };
+      best[i] = better<IsMinimum>(combined<0, some>(read, pick), best[i]);
+      if constexpr (is_traced<T>) traces[0] += combined<0, some>(read, add);
     }
-  }
-  float trace = 0;
-  for (const float one : traces) trace += one;
+  });
+  const T trace = fold_register<L, L::width / 2>(traces, add);
   return trace != trace;
+}
+
+template <class T>
+constexpr Index line = 64 / Index{sizeof(T)};  // columns that share a cache line
+
+/// Asks for one line of some rows: they need not lie where the processor expects them. It waits in the
+/// second-level cache, as rows often share a few places of the first.
+template <int count, class T>
+void prefetch(const T* const* rows, Index column) {
+  for (int row = 0; row < count; ++row) __builtin_prefetch(rows[row] + column, 0, 2);
 }
 
 template <bool IsMinimum, class T>

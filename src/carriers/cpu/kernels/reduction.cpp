@@ -18,7 +18,7 @@ namespace {
 
 constexpr Index block_terms = 4096;  // consecutive terms that are reduced by lanes
 constexpr Index block_rows = 256;    // rows that are reduced one after the other
-constexpr Index row_width = 1024;    // fibres reduced side by side
+constexpr Index row_width = 2048;    // fibres reduced side by side
 
 /// Sums of equal blocks as a balanced tree: the rounding error grows with the logarithm of their number.
 /// `Value` has `add(other)`.
@@ -48,9 +48,31 @@ struct OneSum {
   void add(const OneSum& other) { value += other.value; }
 };
 
-/// What is computed side by side for up to `row_width` fibres, in whole cache lines.
+/// What is computed side by side for up to `row_width` fibres, in whole cache lines. It lies half a page
+/// beside the terms: where both had one place in their pages, a read of terms would wait for the write of
+/// what was computed just before.
 template <class T>
-struct alignas(64) Columns : std::array<T, row_width> {};
+class Columns {
+ public:
+  explicit Columns(const void* terms) {
+    const auto distance =
+        reinterpret_cast<std::uintptr_t>(terms) + page / 2 - reinterpret_cast<std::uintptr_t>(room_.data());
+    columns_ = room_.data() + distance % page / line * line / sizeof(T);
+  }
+  Columns(const Columns&) = delete;
+  Columns& operator=(const Columns&) = delete;
+
+  [[nodiscard]] T* data() { return columns_; }
+  [[nodiscard]] T* begin() { return columns_; }
+  T& operator[](std::size_t i) { return columns_[i]; }
+
+ private:
+  static constexpr std::uintptr_t page = 4096;
+  static constexpr std::uintptr_t line = 64;
+
+  alignas(line) std::array<T, row_width + page / sizeof(T)> room_;
+  T* columns_;
+};
 
 template <class Accumulator>
 struct RowSum {
@@ -231,7 +253,7 @@ class Sum {
   void rows(const T* first, Index step, Index width, Part part, Accumulator* out) const {
     using Row = RowSum<Accumulator>;
     SumTree<Row> tree;
-    Columns<Accumulator> sums;
+    Columns<Accumulator> sums(first);
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       std::fill_n(sums.begin(), width, Accumulator{});
       add_rows(sums.data(), rows, count, width);
@@ -333,7 +355,7 @@ class Extremum {
   }
 
   void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
-    Columns<T> best;
+    Columns<T> best(first);
     bool may_have_nan = false;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index row) {
       if (row == part.first) std::copy_n(rows[0], width, best.data());
@@ -384,7 +406,7 @@ class Extremum {
 
   /// Columns with a NaN have one as their sum.
   void find_nans(const T* first, Index step, Index width, Part part, Partial* out) const {
-    Columns<float> sums;
+    Columns<float> sums(first);
     std::fill_n(sums.begin(), width, 0.0F);
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       fibre_kernels().sums<float>().add_rows(sums.data(), rows, count, width);
@@ -438,9 +460,9 @@ class Position {
 
   // In ordinal order, so that the first of equal terms stays.
   void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
-    Columns<T> best;
-    Columns<float> traces;
-    Columns<std::int32_t> positions;
+    Columns<T> best(first);
+    Columns<float> traces(first);
+    Columns<std::int32_t> positions(first);
     std::fill_n(traces.begin(), width, 0.0F);
     std::fill_n(positions.begin(), width, static_cast<std::int32_t>(part.first));
     for_each_row_block(first, step, width, in_order_, part,
