@@ -27,6 +27,11 @@ concept Numbers = std::ranges::sized_range<const Values> &&
 /// The same from `count` values by ordinal. ValueError ‹layout logical size› for another number.
 [[nodiscard]] ORLOP_API Tensor cpu_tensor(Index count, const std::function<Scalar()>& next_value,
                                           const Layout& layout, const DType& dtype);
+/// Float32 values of a distribution, by ordinal.
+template <class Distribution, class Generator>
+[[nodiscard]] Tensor drawn(const Layout& layout, Distribution distribution, Generator& generator) {
+  return cpu_tensor(layout.size(), [&] { return Scalar(distribution(generator)); }, layout, dtypes::Float32);
+}
 /// The native slots of all elements in ordinal order.
 [[nodiscard]] ORLOP_API std::vector<std::byte> dense_slots(const Tensor& tensor);
 
@@ -75,18 +80,12 @@ template <detail::Numbers Values>
 /// Float32, uniform in [0, 1), from a generator of <random>: `std::mt19937 random(0); rand({2, 3}, random)`.
 template <std::uniform_random_bit_generator Generator>
 [[nodiscard]] Tensor rand(Sequence<Index> extents, Generator& generator) {
-  const Layout layout = column_major(extents);
-  std::uniform_real_distribution<float> uniform;
-  return detail::cpu_tensor(
-      layout.size(), [&] { return Scalar(uniform(generator)); }, layout, dtypes::Float32);
+  return detail::drawn(column_major(extents), std::uniform_real_distribution<float>(), generator);
 }
 /// Float32, normal of mean 0 and deviation 1.
 template <std::uniform_random_bit_generator Generator>
 [[nodiscard]] Tensor randn(Sequence<Index> extents, Generator& generator) {
-  const Layout layout = column_major(extents);
-  std::normal_distribution<float> normal;
-  return detail::cpu_tensor(
-      layout.size(), [&] { return Scalar(normal(generator)); }, layout, dtypes::Float32);
+  return detail::drawn(column_major(extents), std::normal_distribution<float>(), generator);
 }
 
 /// The sum of all elements, of shape (1): `backward` alone works on it. ValueError ‹flat tensor with integer
