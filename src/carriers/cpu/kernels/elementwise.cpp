@@ -135,12 +135,9 @@ void compute_one(const KernelCall& call, BlockFunction block) {
   if (fault != ElementFault::none) raise_fault(call, fault, 0);
 }
 
-/// `count` elements into `target`; their ordinals go from `first` on, `step` apart. One slot of each operand
-/// but the first serves all of them if these `stand_still`.
-void run(const KernelCall& call, BlockFunction block, Index first, Index step, Index count, std::byte* target,
-         Elements elements, bool stand_still) {
-  const ElementFault fault = block(count, target, elements.data(), stand_still);
-  if (fault == ElementFault::none) return;
+/// Finds the element without a result among `count`, whose ordinals go from `first` on, `step` apart.
+[[noreturn]] void refuse(const KernelCall& call, BlockFunction block, ElementFault fault, Index first,
+                         Index step, Index count, Elements elements, bool stand_still) {
   std::array<std::byte, sizeof(std::int32_t)> slot;
   for (Index element = 0; element < count; ++element) {
     const ElementFault found = block(1, slot.data(), elements.data(), stand_still);
@@ -149,6 +146,16 @@ void run(const KernelCall& call, BlockFunction block, Index first, Index step, I
       elements[i] += slot_bytes(call.operands[i].computed);
   }
   raise_fault(call, fault, first);  // another thread has written to the operand meanwhile
+}
+
+/// `count` elements into `target`; their ordinals go from `first` on, `step` apart. One slot of each operand
+/// but the first serves all of them if these `stand_still`. The pointers are not copied: reading two at once
+/// would wait until the single writes of both, and all the writes before, have left the processor's queue.
+void run(const KernelCall& call, BlockFunction block, Index first, Index step, Index count, std::byte* target,
+         const Elements& elements, bool stand_still) {
+  const ElementFault fault = block(count, target, elements.data(), stand_still);
+  if (fault != ElementFault::none)
+    refuse(call, block, fault, first, step, count, elements, stand_still);
 }
 
 bool passes_caches(const KernelCall& call) {
