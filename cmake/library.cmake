@@ -28,6 +28,11 @@ set(kernels ${ORLOP_SOURCES})
 list(FILTER kernels INCLUDE REGEX
      "/src/(carriers/[^/]*/kernels/|operation/(cache_lines|elementwise_functions|reference/))[^/]*\\.cpp$")
 set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS -O3 -fno-math-errno -fno-trapping-math)
+# GCC orders instructions after it has given out registers only, unless asked: too late to mix two computations.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(FILTER kernels INCLUDE REGEX "/elementwise_functions[^/]*\\.cpp$")
+  set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS -fschedule-insns -fsched-pressure)
+endif()
 
 if(ORLOP_SANITIZE)
   set_property(SOURCE src/base/task_arena.cpp APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=thread)
