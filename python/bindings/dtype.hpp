@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include <concepts>
-#include <functional>
 #include <string_view>
 
 #include "orlop/base/error.hpp"
@@ -53,14 +52,6 @@ inline nb::object from_dtype(const DType& dtype) {
   if (PyObject* known = known_python_dtype(dtype)) return nb::borrow(known);
   return nb::steal(make_python_dtype(dtype));
 }
-
-/// A Python RepresentationValidationContext with these fields; the layouts and shapes are Python objects.
-nb::object make_validation_context(const DType& logical_dtype, std::span<const DTypeRef> storage_dtypes,
-                                   const nb::tuple& placement_layouts, const nb::tuple& adjacent_layouts,
-                                   const nb::tuple& level_shapes);
-/// How a native context is shown to a rule written in Python; installed by the layer that has the layouts.
-using ContextConversion = std::function<nb::object(const RepresentationValidationContext&)>;
-void install_context_conversion(ContextConversion conversion);
 
 }  // namespace orlop::bindings
 

@@ -4,6 +4,7 @@
 #include "dtype.hpp"
 #include "layout.hpp"
 #include "operation.hpp"
+#include "representation_rule.hpp"
 
 namespace orlop::bindings {
 
