@@ -87,6 +87,8 @@ class Stream {
     return way_ == Way::in_place ? operand_->data + (first + 2 * block_size) * slot_bytes_ : nullptr;
   }
 
+  [[nodiscard]] bool is_in_place() const { return way_ == Way::in_place; }
+
   /// Whether every slot of a block is the first one.
   [[nodiscard]] bool stands_still() const { return way_ == Way::repeated && period_ == 1; }
 
@@ -154,18 +156,18 @@ void compute_one(const KernelCall& call, BlockFunction block) {
 void run(const KernelCall& call, BlockFunction block, Index first, Index step, Index count, std::byte* target,
          const Elements& elements, bool stand_still) {
   const ElementFault fault = block(count, target, elements.data(), stand_still);
-  if (fault != ElementFault::none)
-    refuse(call, block, fault, first, step, count, elements, stand_still);
+  if (fault != ElementFault::none) refuse(call, block, fault, first, step, count, elements, stand_still);
 }
 
 bool passes_caches(const KernelCall& call) {
   return is_streamed(call.layout.size() * call.plan.output.slot_bytes());
 }
 
-/// Computes at most a block of elements from ordinal `first` on. The result's layout is canonical: its slots
-/// follow the ordinals. They pass by the caches if `streams`: what these lines held before would be fetched
-/// from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked for from
-/// `next` on, where that isn't null: the processor does not look beyond a page, and reads as it writes.
+/// Computes elements from ordinal `first` on. The result's layout is canonical: its slots follow the
+/// ordinals. At most a block of them passes by the caches if `streams`: what these lines held before would be
+/// fetched from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked
+/// for from `next` on, where that isn't null: the processor does not look beyond a page, and reads as it
+/// writes.
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
              bool stand_still, bool streams, const Elements& next) {
   const Index bytes = call.plan.output.slot_bytes();
@@ -190,12 +192,18 @@ using Streams = std::array<Stream, max_operands>;
 void compute_blocks(const KernelCall& call, BlockFunction block, Streams& streams, Index first, Index last) {
   const bool is_past_caches = passes_caches(call);
   bool stand_still = true;
-  for (std::size_t i = 1; i < call.operands.size(); ++i)
+  bool are_in_place = true;
+  for (std::size_t i = 1; i < call.operands.size(); ++i) {
     stand_still = stand_still && streams[i].stands_still();
+    are_in_place = are_in_place && streams[i].is_in_place();
+  }
+  // Where nothing needs a buffer, all of it is one block.
+  const bool is_direct = !is_past_caches && streams[0].is_in_place() && (stand_still || are_in_place);
+  const Index block_length = is_direct ? last - first : block_size;
   Elements elements;
   Elements next;
-  for (; first < last; first += block_size) {
-    const Index count = std::min(block_size, last - first);
+  for (; first < last; first += block_length) {
+    const Index count = std::min(block_length, last - first);
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       elements[i] = streams[i].block(first, count);
       if (is_past_caches) next[i] = streams[i].next_block(first);

@@ -3,7 +3,9 @@
 // A fibre is reduced on its own where its terms lie together; where neighbouring fibres do, many of them are
 // reduced side by side, row by row. Threads share the fibres or, where these are few, parts of every fibre.
 // What is computed depends on neither the number of threads nor the processor.
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "carriers/cpu/kernels/fibre.hpp"
@@ -78,7 +80,7 @@ template <class Accumulator>
 struct RowSum {
   std::vector<Accumulator> values;
   void add(const RowSum& other) {
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += other.values[i];
+    std::transform(values.begin(), values.end(), other.values.begin(), values.begin(), std::plus());
   }
 };
 
