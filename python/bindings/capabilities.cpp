@@ -65,9 +65,7 @@ nb::object from_entry(const CapabilitySet::Entry& entry) {
 }
 
 nb::tuple from_entries(std::span<const CapabilitySet::Entry> entries) {
-  nb::list out;
-  for (const CapabilitySet::Entry& entry : entries) out.append(from_entry(entry));
-  return nb::tuple(out);
+  return tuple_of(entries, from_entry);
 }
 
 nb::object find_entry(const CapabilitySet& set, const OperationPlan& plan) {

@@ -251,11 +251,8 @@ void bind_queries(nb::module_& module) {
         return described(self).is_subtype_of(to_dtype(other, "is_subtype_of"));
       },
       any, any);
-  module.def("representation_rules", [](nb::handle self) {
-    nb::list rules;
-    for (const auto& rule : described(self).representation_rules()) rules.append(from_rule(rule));
-    return nb::tuple(rules);
-  });
+  module.def("representation_rules",
+             [](nb::handle self) { return tuple_of(described(self).representation_rules(), from_rule); });
   module.def("structure", [](nb::handle self) {
     const DType* dtype = dtype_holder(self)->published;
     if (dtype == nullptr) raise_not_finalized();
@@ -267,11 +264,7 @@ void bind_queries(nb::module_& module) {
   module.def("num_carriers", [](nb::handle self) { return described<CompoundDType>(self).num_carriers(); });
   module.def("element",
              [](nb::handle self) { return from_dtype(described<BlockScaledDType>(self).element()); });
-  module.def("levels", [](nb::handle self) {
-    nb::list levels;
-    for (const Level& level : described<BlockScaledDType>(self).levels()) levels.append(nb::cast(level));
-    return nb::tuple(levels);
-  });
+  module.def("levels", [](nb::handle self) { return tuple_of(described<BlockScaledDType>(self).levels()); });
   module.def("num_axes", [](nb::handle self) { return described<BlockScaledDType>(self).num_axes(); });
   module.def("bits_per_element", [](nb::handle self) {
     return std::visit([](const auto& bits) { return nb::cast(bits); },

@@ -29,9 +29,7 @@ void install_model(nb::module_ native, nb::type_object category, nb::type_object
 /// A tuple of the descriptors.
 template <class Range>
 nb::tuple from_dtypes(const Range& dtypes) {
-  nb::list list;
-  for (const auto& dtype : dtypes) list.append(from_dtype(*dtype));
-  return nb::tuple(list);
+  return tuple_of(dtypes, [](const auto& dtype) { return from_dtype(*dtype); });
 }
 
 // --- Classes that hold a native object ---

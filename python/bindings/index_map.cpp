@@ -118,13 +118,6 @@ void delete_attribute(nb::handle self, const nb::str& name) {
   if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), nullptr) < 0) throw_python_error();
 }
 
-template <class T>
-nb::tuple tuple_of(const std::vector<T>& items) {
-  nb::list out;
-  for (const T& item : items) out.append(item);
-  return nb::tuple(out);
-}
-
 std::vector<Index> to_values(nb::handle values) {
   constexpr std::string_view what = "Permutation";
   if (PySequence_Check(values.ptr()) == 0 || PyUnicode_Check(values.ptr()))

@@ -75,9 +75,7 @@ Coordinate to_exact_coordinate(nb::handle key, std::string_view what) {
 
 nb::object from_coordinate(const Coordinate& coordinate) {
   if (coordinate.is_leaf()) return nb::int_(coordinate.leaf());
-  nb::list items;
-  for (const Coordinate& item : coordinate.items()) items.append(from_coordinate(item));
-  return nb::tuple(items);
+  return tuple_of(coordinate.items(), from_coordinate);
 }
 
 Index to_positive(nb::handle value, std::string_view what, std::string_view name) {

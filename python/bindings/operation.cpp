@@ -101,11 +101,7 @@ int traverse_operation(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-nb::tuple input_versions(const Operation& self) {
-  nb::list list;
-  for (const VersionToken& token : self.input_versions()) list.append(token_tuple(token));
-  return nb::tuple(list);
-}
+nb::tuple input_versions(const Operation& self) { return tuple_of(self.input_versions(), token_tuple); }
 
 void store_inputs(nb::handle self, const nb::args& args) {
   std::vector<Tensor> tensors;
@@ -147,16 +143,14 @@ Gradients call_python_backward(const Operation& operation, const Tensor& gradien
 }
 
 nb::tuple gradients_tuple(const Gradients& gradients) {
-  nb::list list;
-  for (const auto& gradient : gradients) list.append(gradient ? nb::cast(*gradient) : nb::none());
-  return nb::tuple(list);
+  return tuple_of(gradients,
+                  [](const auto& gradient) { return gradient ? nb::cast(*gradient) : nb::none(); });
 }
 
 nb::tuple token_tuple(const VersionToken& token) {
-  nb::list list;
-  for (const auto& [carrier, version] : token.entries())
-    list.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(carrier), version));
-  return nb::tuple(list);
+  return tuple_of(token.entries(), [](const auto& entry) {
+    return nb::make_tuple(reinterpret_cast<std::uintptr_t>(entry.first), entry.second);
+  });
 }
 
 std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) {
@@ -200,13 +194,7 @@ void bind_operation(nb::module_& module) {
       .def("store_inputs", &store_inputs, "inputs"_a,
            "Keeps the Tensors among the arguments with fresh version tokens.")
       .def(
-          "inputs",
-          [](nb::handle self) {
-            nb::list list;
-            for (const Tensor& tensor : to_self(self).inputs()) list.append(tensor);
-            return nb::tuple(list);
-          },
-          "The kept Tensors.")
+          "inputs", [](nb::handle self) { return tuple_of(to_self(self).inputs()); }, "The kept Tensors.")
       .def("input_versions", &input_versions, "One version token per kept Tensor.")
       .def("validate_input_versions", &Operation::validate_input_versions,
            "RuntimeError when a kept Tensor was mutated since.")

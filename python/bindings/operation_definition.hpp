@@ -1,6 +1,7 @@
 // Operation definitions and invocations across the language border.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ ResolvedInvocation to_invocation(nb::handle value, std::string_view what, std::s
 nb::tuple tensors_tuple(std::span<const Tensor> tensors);
 /// The Tensors of a tuple; TypeError for another entry.
 std::vector<Tensor> to_tensors(const nb::tuple& entries, std::string_view what, std::string_view field);
+/// The same where an entry may be None.
+std::vector<std::optional<Tensor>> to_optional_tensors(const nb::tuple& entries, std::string_view what,
+                                                       std::string_view field);
 
 /// One Tensor as it is, several as a tuple (X25).
 nb::object from_results(std::span<const Tensor> results);

@@ -135,12 +135,7 @@ nb::class_<Record> bind_shape(nb::module_& module, const char* name, const char*
           "operation"_a.none(), "operands"_a.none(), "compute"_a.none(), "accumulation"_a.none(),
           "accumulator_dtype"_a.none(), "output"_a.none())
       .def_prop_ro("operation", [](const Record& self) { return self.operation; })
-      .def_prop_ro("operands",
-                   [](const Record& self) {
-                     nb::list operands;
-                     for (const Operand& operand : self.operands) operands.append(nb::cast(operand));
-                     return nb::tuple(operands);
-                   })
+      .def_prop_ro("operands", [](const Record& self) { return tuple_of(self.operands); })
       .def_prop_ro("compute", [](const Record& self) { return member(self.compute); })
       .def_prop_ro(
           "accumulation",
@@ -207,22 +202,12 @@ nb::tuple every_resolvable(nb::handle tensor_dtypes, nb::handle weak_scalars) {
   std::vector<Scalar> scalars;
   for (const nb::handle scalar : to_finite_tuple(weak_scalars, what, "weak_scalars"))
     scalars.push_back(to_scalar(scalar, what, "every weak scalar"));
-  nb::list plans;
-  for (const OperationPlan* plan : resolvable_plans(dtypes, scalars)) plans.append(from_interned(*plan));
-  return nb::tuple(plans);
+  return tuple_of(resolvable_plans(dtypes, scalars),
+                  [](const OperationPlan* plan) { return from_interned(*plan); });
 }
 
 nb::tuple from_descriptors(std::span<const DType* const> dtypes) {
-  nb::list out;
-  for (const DType* dtype : dtypes) out.append(from_dtype(*dtype));
-  return nb::tuple(out);
-}
-
-template <class Items>
-nb::tuple from_positions(const Items& items) {
-  nb::list out;
-  for (const std::size_t item : items) out.append(nb::int_(item));
-  return nb::tuple(out);
+  return tuple_of(dtypes, [](const DType* dtype) { return from_dtype(*dtype); });
 }
 
 // The registry's contents as plain tuples: the Python module makes its records of them.
@@ -231,18 +216,14 @@ nb::list specification_fields() {
   for (const OperationSpec& spec : registered_operations()) {
     nb::list overloads;
     for (const OperationOverload& overload : spec.overloads()) {
-      nb::list roles;
-      for (const OperandRole role : overload.roles) roles.append(member(role));
-      nb::list domains;
-      for (const std::vector<const DType*>& domain : overload.tensor_domains)
-        domains.append(from_descriptors(domain));
       const nb::object same_dtype =
-          overload.same_dtype.empty() ? nb::none() : nb::object(from_positions(overload.same_dtype));
-      overloads.append(nb::make_tuple(nb::tuple(roles), nb::tuple(domains), same_dtype));
+          overload.same_dtype.empty() ? nb::none() : nb::object(tuple_of(overload.same_dtype));
+      overloads.append(nb::make_tuple(tuple_of(overload.roles, member<OperandRole>),
+                                      tuple_of(overload.tensor_domains, from_descriptors), same_dtype));
     }
     const std::vector<std::size_t>* positions = spec.dtype_operand_positions();
     specs.append(nb::make_tuple(spec.name(), nb::tuple(overloads), spec.is_public(),
-                                positions == nullptr ? nb::none() : nb::object(from_positions(*positions))));
+                                positions == nullptr ? nb::none() : nb::object(tuple_of(*positions))));
   }
   return specs;
 }
@@ -274,11 +255,7 @@ void bind_resolution(nb::module_& module) {
   module.def("supported_tensor_dtypes", [] { return from_descriptors(supported_tensor_dtypes()); });
   module.def("supported_accumulator_dtypes", [] { return from_descriptors(supported_accumulator_dtypes()); });
   module.def("is_accumulator_configurable", &is_accumulator_configurable);
-  module.def("weak_scalar_probes", [] {
-    nb::list probes;
-    for (const Scalar& probe : weak_scalar_probes()) probes.append(from_scalar(probe));
-    return nb::tuple(probes);
-  });
+  module.def("weak_scalar_probes", [] { return tuple_of(weak_scalar_probes(), from_scalar); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "carrier.hpp"
+#include "layout.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/interop/chrome_trace.hpp"
 #include "orlop/operation/operation.hpp"
@@ -37,19 +38,11 @@ std::string sort_text_of(CarrierClass carrier_class) {
 
 // --- Conversions
 
-nb::object from_extents(const Coordinate& extents) {
-  if (extents.is_leaf()) return nb::int_(extents.leaf());
-  nb::list items;
-  for (const Coordinate& item : extents.items()) items.append(from_extents(item));
-  return nb::tuple(items);
-}
-
 nb::object from_shapes(const std::optional<InputShapes>& shapes) {
   if (!shapes) return nb::none();
-  nb::list out;
-  for (const std::optional<Shape>& shape : *shapes)
-    out.append(shape ? from_extents(shape->top_level()) : nb::none());
-  return nb::tuple(out);
+  return tuple_of(*shapes, [](const std::optional<Shape>& shape) {
+    return shape ? from_coordinate(shape->top_level()) : nb::none();
+  });
 }
 
 nb::object from_implementation(const ImplementationType& implementation) {
@@ -64,25 +57,23 @@ nb::object from_optional(const std::optional<std::int64_t>& value) {
 
 nb::tuple events(const Profiler& self) {
   const nb::object record = nb::module_::import_(home).attr("ProfilerEvent");
-  nb::list out;
-  for (const ProfilerEvent& event : self.events())
-    out.append(record(event.id, from_optional(event.parent_id), event.name, python_class(event.carrier_type),
-                      from_implementation(event.implementation_type), from_shapes(event.input_shapes),
-                      event.start_time_ns, event.duration_ns, event.self_time_ns, event.thread_id,
-                      event.succeeded));
-  return nb::tuple(out);
+  return tuple_of(self.events(), [&](const ProfilerEvent& event) {
+    return record(event.id, from_optional(event.parent_id), event.name, python_class(event.carrier_type),
+                  from_implementation(event.implementation_type), from_shapes(event.input_shapes),
+                  event.start_time_ns, event.duration_ns, event.self_time_ns, event.thread_id,
+                  event.succeeded);
+  });
 }
 
 nb::tuple key_averages(const Profiler& self, nb::handle group_by_input_shape) {
   const bool grouped = to_bool(group_by_input_shape, "Profiler.key_averages", "group_by_input_shape");
   const std::vector<ProfilerAggregate> averages = self.key_averages({.group_by_input_shape = grouped});
   const nb::object record = nb::module_::import_(home).attr("ProfilerAggregate");
-  nb::list out;
-  for (const ProfilerAggregate& each : averages)
-    out.append(record(each.name, python_class(each.carrier_type), from_shapes(each.input_shapes), each.count,
-                      each.total_time_ns, each.self_total_time_ns, each.mean_time_ns, each.min_time_ns,
-                      each.max_time_ns));
-  return nb::tuple(out);
+  return tuple_of(averages, [&](const ProfilerAggregate& each) {
+    return record(each.name, python_class(each.carrier_type), from_shapes(each.input_shapes), each.count,
+                  each.total_time_ns, each.self_total_time_ns, each.mean_time_ns, each.min_time_ns,
+                  each.max_time_ns);
+  });
 }
 
 void export_trace(const Profiler& self, nb::handle path) {

@@ -10,9 +10,7 @@ namespace {
 nb::tuple field_names(nb::handle type) { return nb::borrow<nb::tuple>(type.attr("__match_args__")); }
 
 nb::tuple field_values(nb::handle record) {
-  nb::list values;
-  for (const nb::handle name : field_names(record.type())) values.append(nb::getattr(record, name));
-  return nb::tuple(values);
+  return tuple_of(field_names(record.type()), [&](nb::handle name) { return nb::getattr(record, name); });
 }
 
 [[noreturn]] void raise_frozen(const char* action, nb::handle name) {

@@ -52,24 +52,13 @@ TensorRepresentation to_representation(nb::handle logical_dtype, const nb::tuple
   return representation;
 }
 
-template <class Range, class Convert>
-nb::tuple to_tuple(const Range& range, Convert convert) {
-  nb::list items;
-  for (const auto& item : range) items.append(convert(item));
-  return nb::tuple(items);
-}
-
-nb::tuple layout_tuple(std::span<const Layout> layouts) {
-  return to_tuple(layouts, [](const Layout& layout) { return nb::cast(layout); });
-}
-
 nb::object from_representation(const TensorRepresentation& representation) {
   const nb::object subtensor = nb::module_::import_("orlop.core._representation").attr("Subtensor");
-  const nb::tuple subtensors = to_tuple(representation.subtensors, [&](const Subtensor& plane) {
+  const nb::tuple subtensors = tuple_of(representation.subtensors, [&](const Subtensor& plane) {
     return subtensor(from_dtype(*plane.dtype), plane.carrier, plane.offset, plane.layout);
   });
   return representation_class().attr("_checked_before")(from_dtype(*representation.logical_dtype), subtensors,
-                                                        layout_tuple(representation.adjacent_layouts));
+                                                        tuple_of(representation.adjacent_layouts));
 }
 
 nb::object from_context(const RepresentationValidationContext& context) {
@@ -80,9 +69,9 @@ nb::object from_context(const RepresentationValidationContext& context) {
   const auto& planes = representation.subtensors;
   return make_validation_context(
       context.logical_dtype(), context.storage_dtypes(),
-      to_tuple(planes, [](const Subtensor& plane) { return nb::cast(plane.layout); }),
-      layout_tuple(representation.adjacent_layouts),
-      to_tuple(planes, [](const Subtensor& plane) { return nb::cast(plane.layout.shape()); }));
+      tuple_of(planes, [](const Subtensor& plane) { return nb::cast(plane.layout); }),
+      tuple_of(representation.adjacent_layouts),
+      tuple_of(planes, [](const Subtensor& plane) { return nb::cast(plane.layout.shape()); }));
 }
 
 }  // namespace

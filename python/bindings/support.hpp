@@ -73,6 +73,18 @@ bool to_bool(nb::handle value, std::string_view what, std::string_view name);
 /// `iter(value)`, or TypeError ‹<name> must be iterable›.
 nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name);
 
+/// A tuple of what `convert` makes of each item.
+template <class Range, class Convert>
+nb::tuple tuple_of(const Range& items, Convert convert) {
+  nb::list converted;
+  for (const auto& item : items) converted.append(convert(item));
+  return nb::tuple(converted);
+}
+template <class Range>
+nb::tuple tuple_of(const Range& items) {
+  return tuple_of(items, [](const auto& item) { return nb::cast(item); });
+}
+
 /// Whether a str is text: one with a lone surrogate is none.
 bool is_text(nb::handle value);
 /// The words of a str, with escapes for what is no text. nanobind's own conversion ends the process where

@@ -280,9 +280,7 @@ void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
         const auto gradients = grad(root, targets, to_tensor(cotangents, "grad", "cotangents"),
                                     {.batched = to_bool(batched, "grad", "batched"),
                                      .retain_graph = to_bool(retain_graph, "grad", "retain_graph")});
-        nb::list results;
-        for (const auto& gradient : gradients) results.append(gradient ? nb::cast(*gradient) : nb::none());
-        return nb::tuple(results);
+        return gradients_tuple(gradients);
       },
       "output"_a.none(), "inputs"_a.none(), "cotangents"_a.none(), nb::kw_only(), "batched"_a = false,
       "retain_graph"_a = false, "Gradients of output towards inputs, detached; touches no .grad.");

@@ -68,9 +68,7 @@ nb::tuple from_tiles(const TileSet& tiles) {
 }
 
 nb::tuple from_nested(const std::vector<std::vector<Index>>& values) {
-  nb::list result;
-  for (const std::vector<Index>& items : values) result.append(from_indices(items));
-  return nb::tuple(result);
+  return tuple_of(values, from_indices);
 }
 
 std::vector<Index> to_grid(nb::handle grid, std::string_view what) {
@@ -193,11 +191,7 @@ Index to_exact_int(nb::handle value, std::string_view what, std::string_view nam
   return to_index<ValueError>(value, what, name);
 }
 
-nb::tuple from_indices(std::span<const Index> values) {
-  nb::list result;
-  for (const Index value : values) result.append(nb::int_(value));
-  return nb::tuple(result);
-}
+nb::tuple from_indices(std::span<const Index> values) { return tuple_of(values); }
 
 TileSet to_tile_set(nb::handle value, std::string_view what, std::string_view name) {
   if (const auto* tiles = try_native<TileSet>(value)) return *tiles;

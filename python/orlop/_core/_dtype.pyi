@@ -12,9 +12,6 @@ from orlop.carriers.dtype import (
 class Descriptor:
     """Holds the native descriptor."""
 
-class Rule:
-    """Holds the native rule."""
-
 def install_model(arg0: types.ModuleType, arg1: type, arg2: type, arg3: type, arg4: type, arg5: type, arg6: type, arg7: type, arg8: object, /) -> None: ...
 
 def initialize_dtype(arg0: object, arg1: object, arg2: object, /) -> None: ...
@@ -76,6 +73,9 @@ def levels(arg: object, /) -> tuple: ...
 def num_axes(arg: object, /) -> int: ...
 
 def bits_per_element(arg: object, /) -> object: ...
+
+class Rule:
+    """Holds the native rule."""
 
 def initialize_level_extent(arg0: object, arg1: object, arg2: object, /) -> None: ...
 
