@@ -2,7 +2,9 @@
 #include "orlop/carriers/block_device/block_device.hpp"
 
 #include "block_device.hpp"
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 
 namespace orlop::bindings {
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "plans.hpp"
 
 namespace orlop::bindings {

@@ -1,157 +1,17 @@
-// The Python faces of Carrier and DependentCarrier, and the trampoline behind carriers written in Python.
+// The Python faces of Carrier and DependentCarrier: what their methods do behind a Python class.
 #include "carrier.hpp"
 
-#include <nanobind/trampoline.h>
-
-#include <bit>
-#include <cstring>
-#include <typeinfo>
-#include <unordered_map>
 #include <utility>
 
-#include "orlop/operation/capability.hpp"
+#include "carrier_class.hpp"
 #include "orlop/operation/operation.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "orlop/tensor/scatter.hpp"
+#include "packing.hpp"
 #include "python_carrier.hpp"
 #include "tensor.hpp"
 
 namespace orlop::bindings {
-
-// --- Class identity ---------------------------------------------------------------------------------------
-
-namespace {
-
-bool is_subclass(nb::handle type, nb::handle base) {
-  const int result = PyObject_IsSubclass(type.ptr(), base.ptr());
-  if (result < 0) throw_python_error();
-  return result == 1;
-}
-
-/// Whether `type` is itself bound to a C++ class, not a Python class derived from one.
-bool is_native(nb::handle type) {
-  return nb::type_check(type) && NB_CALL(nb_type_lookup)(NB_CTX, &nb::type_info(type)) == type.ptr();
-}
-
-}  // namespace
-
-namespace {
-
-/// The classes met so far. Each is held, so that no other class gets its address and with it its identity.
-std::unordered_map<PyObject*, CarrierClass>& known_classes() {
-  static auto& known = *std::make_unique<std::unordered_map<PyObject*, CarrierClass>>().release();
-  return known;
-}
-
-/// At interpreter exit: a held class would keep its module, and that all its globals.
-void forget_classes() {
-  for (const auto& [type, carrier_class] : std::exchange(known_classes(), {})) {
-    carrier_class.record()->python_type = nullptr;
-    Py_DECREF(type);
-  }
-}
-
-}  // namespace
-
-CarrierClass carrier_class_of_type(nb::handle type) {
-  auto& known = known_classes();
-  if (!PyType_Check(type.ptr())) return {};
-  const auto found = known.find(type.ptr());
-  if (found != known.end()) return found->second;
-  if (!is_subclass(type, nb::type<Carrier>())) return {};
-  const bool dependent = is_subclass(type, nb::type<DependentCarrier>());
-  CarrierClass result;
-  if (is_native(type)) {
-    result = orlop::detail::native_carrier_class(nb::type_info(type), dependent);
-    result.record()->python_type = type.ptr();
-  } else {
-    result = orlop::detail::python_carrier_class(type.ptr(), to_text(type.attr("__name__")), dependent);
-  }
-  Py_INCREF(type.ptr());  // an identity must never be reused by another class
-  known.emplace(type.ptr(), result);
-  return result;
-}
-
-nb::object python_class(CarrierClass carrier_class) {
-  if (!carrier_class) return nb::none();
-  void* type = carrier_class.record()->python_type.load();
-  if (type == nullptr) return nb::str(std::string(carrier_class.name()).c_str());
-  return nb::borrow(static_cast<PyObject*>(type));
-}
-
-// --- Values
-
-NativeBuffer::NativeBuffer(nb::handle exporter) {
-  if (PyObject_GetBuffer(exporter.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES) == 0)
-    is_held_ = true;
-  else
-    PyErr_Clear();
-}
-
-NativeBuffer::~NativeBuffer() {
-  if (is_held_) PyBuffer_Release(&view_);
-}
-
-StorageType storage_type_of(const Py_buffer& view) {
-  std::string_view format = view.format == nullptr ? "B" : view.format;
-  constexpr char native = std::endian::native == std::endian::little ? '<' : '>';
-  if (format.size() == 2 && (format[0] == '@' || format[0] == '=' || format[0] == native))
-    format.remove_prefix(1);
-  if (format == "f" && view.itemsize == 4) return StorageType::float32;
-  if ((format == "i" || format == "l") && view.itemsize == 4) return StorageType::int32;
-  return format == "?" && view.itemsize == 1 ? StorageType::bool8 : StorageType::other;
-}
-
-bool NativeBuffer::holds(const DType& dtype) const {
-  return storage_type() != StorageType::other && storage_type() == dtype.storage_type() && view_.ndim == 1 &&
-         PyBuffer_IsContiguous(&view_, 'C') == 1;
-}
-
-namespace {
-
-void pack_value(nb::handle value, const DType& dtype, bool holes_are_zero, std::string_view what,
-                std::byte* slot) {
-  if (value.is_none() && holes_are_zero) {
-    std::memset(slot, 0, static_cast<std::size_t>(dtype.slot_bytes()));
-    return;
-  }
-  if (dtype.storage_type() == StorageType::int32 && !PyLong_Check(value.ptr()) &&
-      PyIndex_Check(value.ptr()) != 0) {
-    const Index number = to_index(value, what, "a value");
-    encode_slot(dtype, Scalar(number), slot);
-    return;
-  }
-  encode_slot(dtype, to_scalar(value, what, "a value"), slot);
-}
-
-}  // namespace
-
-std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool holes_are_zero,
-                                   std::string_view what) {
-  const auto bytes = static_cast<std::size_t>(dtype.slot_bytes());
-  std::vector<std::byte> slots;
-  if (PyObject_CheckBuffer(values.ptr()) != 0) {
-    const NativeBuffer buffer(values);
-    if (buffer.holds(dtype)) {
-      slots.resize(static_cast<std::size_t>(buffer.view().len));
-      std::memcpy(slots.data(), buffer.view().buf, slots.size());
-      if (dtype.storage_type() == StorageType::bool8)
-        for (std::byte& slot : slots) slot = slot == std::byte{0} ? std::byte{0} : std::byte{1};
-      return slots;
-    }
-  }
-  const nb::object iterator = to_iterator(values, what, "values");
-  if (PyList_CheckExact(values.ptr()) || PyTuple_CheckExact(values.ptr()))
-    slots.reserve(static_cast<std::size_t>(PyObject_Size(values.ptr())) * bytes);
-  while (true) {
-    const nb::object value = nb::steal(PyIter_Next(iterator.ptr()));
-    if (!value.is_valid()) break;
-    slots.resize(slots.size() + bytes);
-    pack_value(value, dtype, holes_are_zero, what, slots.data() + slots.size() - bytes);
-  }
-  if (PyErr_Occurred() != nullptr) throw_python_error();
-  return slots;
-}
 
 namespace {
 
@@ -197,127 +57,7 @@ Ref<Carrier> new_like(const Carrier& prototype, nb::handle values, bool is_mutab
   return new_like_own(prototype, scalars, {.is_mutable = is_mutable, .dtype = stored});
 }
 
-// --- Constructor arguments
-
-CallArguments::CallArguments(const char* name, const nb::args& args, const nb::kwargs& kwargs,
-                             std::initializer_list<const char*> positional, std::size_t required,
-                             std::initializer_list<const char*> keywords)
-    : name_(name) {
-  for (const char* parameter : positional) values_.emplace_back(parameter, nb::object());
-  for (const char* parameter : keywords) values_.emplace_back(parameter, nb::object());
-  if (args.size() > positional.size())
-    raise<TypeError>(name, name, "() takes at most ", positional.size(), " positional arguments but ",
-                     args.size(), " were given; the others are keyword-only");
-  for (std::size_t i = 0; i < args.size(); ++i) values_[i].second = args[i];
-  for (const auto& [key, value] : kwargs) {
-    const auto word = to_text(key);
-    const auto found =
-        std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == word; });
-    if (found == values_.end())
-      raise<TypeError>(name, name, "() got an unexpected keyword argument '", word, "'");
-    if (found->second.is_valid())
-      raise<TypeError>(name, name, "() got multiple values for argument '", word, "'");
-    found->second = nb::borrow(value);
-  }
-  for (std::size_t i = 0; i < required; ++i)
-    if (!values_[i].second.is_valid())
-      raise<TypeError>(name, name, "() missing 1 required positional argument: '", values_[i].first, "'");
-}
-
-nb::object CallArguments::get(std::string_view name) const {
-  for (const auto& [known, value] : values_)
-    if (known == name) return value;
-  return {};
-}
-
-nb::object CallArguments::require_keyword(std::string_view name) const {
-  nb::object value = get(name);
-  if (!value.is_valid())
-    raise<TypeError>(name_, name_, "() missing 1 required keyword-only argument: '", name, "'");
-  return value;
-}
-
-bool CallArguments::flag(std::string_view name, bool otherwise) const {
-  const nb::object value = get(name);
-  return value.is_valid() ? to_bool(value, name_, name) : otherwise;
-}
-
-// --- Closed classes
-
 namespace {
-
-std::string closed_message(std::string_view name) {
-  std::string message(closed_carrier_message);
-  constexpr std::string_view field = "{name}";
-  for (auto at = message.find(field); at != std::string::npos; at = message.find(field, at + name.size()))
-    message.replace(at, field.size(), name);
-  return message;
-}
-
-}  // namespace
-
-void reject_subclasses(nb::handle bound, const char* name) {
-  const nb::object hook = nb::cpp_function(
-      [message = closed_message(name)](const nb::args&, const nb::kwargs&) { throw TypeError(message); });
-  nb::setattr(bound, "__init_subclass__", nb::steal(PyClassMethod_New(hook.ptr())));
-}
-
-// --- Carriers written in Python
-
-namespace {
-
-/// Whether `carrier` is written in Python: then a bound base method was reached by `super()` or for want of
-/// an override.
-bool is_python(const Carrier& carrier) {
-  // Types of this module alone: they have one address each.
-  const std::type_info* const type = &typeid(carrier);
-  return type == &typeid(LegacyCarrier) || type == &typeid(LegacyDependentCarrier);
-}
-
-/// X9: the constructor of a class with its own definition, whose providers see the carrier meanwhile.
-template <class Base>
-void construct_defined(nb::pointer_and_handle<Base> self, CarrierClass exact, const nb::args& args,
-                       const nb::kwargs& kwargs) {
-  const std::string name(exact.name());
-  const CallArguments arguments(name.c_str(), args, kwargs, {"slots"}, 0, {"dtype", "mutable"});
-  const nb::object slots = arguments.get("slots");
-  const nb::object dtype = arguments.get("dtype");
-  for (const auto& [value, field] : {std::pair(slots, "slots"), std::pair(dtype, "dtype")})
-    if (!value.is_valid() || value.is_none())
-      raise<TypeError>(name, field, " must be given: a class with a CarrierDefinition is made by ",
-                       "Carrier.__init__(slots, dtype=…, mutable=True)");
-  if (!PyLong_CheckExact(slots.ptr()))
-    raise<TypeError>(name, "slots must be an int: got ", python_type_name(slots));
-  const Index count = to_index(slots, name, "slots");
-  if (count < 0) raise<ValueError>(name, "slots must not be negative: got ", count);
-  const DType& stored = to_dtype(dtype, name);
-  const bool is_mutable = arguments.flag("mutable", true);
-  auto* carrier = new (static_cast<void*>(self.p)) PythonDefined<Base>(exact);
-  nb::inst_mark_ready(self.h);
-  carrier->set_python_object(self.h.ptr());
-  carrier->construct(count, {.dtype = stored, .is_mutable = is_mutable});
-}
-
-template <class Base>
-void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args,
-                              const nb::kwargs& kwargs) {
-  const nb::handle type = self.h.type();
-  const auto name = to_text(type.attr("__name__"));
-  if (is_native(type)) raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
-  const CarrierClass exact = carrier_class_of_type(type);
-  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);
-  if (args.size() != 0 || kwargs.size() != 0)
-    raise<TypeError>(name, "definition-free Carrier construction takes no arguments; call super().__init__()",
-                     " or register a CarrierDefinition for ", name, " itself");
-  std::string missing;
-  for (const char* hook : required_hooks)
-    if (!overrides(self.h, hook)) missing += missing.empty() ? hook : text(", ", hook);
-  if (!missing.empty())
-    raise<TypeError>(name, "the class does not implement the required hooks of a Carrier: ", missing);
-  orlop::detail::observe_class(exact);
-  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);  // a definition came first
-  new (static_cast<void*>(self.p)) PythonCarrier<Base>(exact);
-}
 
 [[noreturn]] void refuse_base_hook(const Carrier& self, std::string_view hook) {
   raise<NotImplementedError>(self.carrier_class().name(), "Carrier.", hook,
@@ -468,17 +208,12 @@ void set_carrier_item(Carrier& carrier, Index slot, nb::handle value) {
   if (carrier.version() == before) carrier.increment_version();
 }
 
-void bind_carrier(nb::module_& module) {
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(forget_classes));
-  module.attr("CLOSED_CARRIER_MESSAGE") =
-      nb::str(closed_carrier_message.data(), closed_carrier_message.size());
-  module.def(
-      "reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); },
-      "name"_a, "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
+namespace {
 
-  nb::class_<Carrier, PythonCarrierRoom<Carrier>> carrier(
-      module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots), nb::is_weak_referenceable(),
-      nb::dynamic_attr(), "One homogeneous storage sequence: the extension point for storage authors.");
+using CarrierBinding = nb::class_<Carrier, PythonCarrierRoom<Carrier>>;
+
+/// What a class written in Python may override: its hooks (S101) and the factories.
+void bind_hooks(CarrierBinding& carrier) {
   carrier.def("__init__", &construct_python_carrier<Carrier>)
       .def(
           "size",
@@ -526,7 +261,12 @@ void bind_carrier(nb::module_& module) {
             if (is_python(self)) refuse_base_hook(self, "_allocate");
             self.allocate(size);
           },
-          "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.")
+          "size"_a, "Hook: turns an empty carrier into one of `size` zero slots.");
+}
+
+/// What is there for every carrier.
+void bind_interface(CarrierBinding& carrier) {
+  carrier
       .def(
           "__getitem__",
           [](Carrier& self, nb::handle index) { return carrier_item(self, to_slot(self, index)); },
@@ -565,6 +305,18 @@ void bind_carrier(nb::module_& module) {
                        "a carrier is not copied or pickled implicitly; use new_like, "
                        "allocate_like or move");
     });
+}
+
+}  // namespace
+
+void bind_carrier(nb::module_& module) {
+  bind_carrier_classes(module);
+
+  CarrierBinding carrier(module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots),
+                         nb::is_weak_referenceable(), nb::dynamic_attr(),
+                         "One homogeneous storage sequence: the extension point for storage authors.");
+  bind_hooks(carrier);
+  bind_interface(carrier);
 
   nb::class_<DependentCarrier, Carrier, PythonCarrierRoom<DependentCarrier>> dependent(
       module, "DependentCarrier", counted<DependentCarrier>(), nb::type_slots(collector_slots),

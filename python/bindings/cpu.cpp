@@ -1,7 +1,9 @@
 // The Python face of the CPU carrier.
 #include "orlop/carriers/cpu/cpu.hpp"
 
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 
 namespace orlop::bindings {
 

@@ -1,7 +1,9 @@
 // The Python face of Evictable and its operation adapter.
 #include "orlop/carriers/evictable/evictable.hpp"
 
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "operation.hpp"
 
 namespace orlop::bindings {

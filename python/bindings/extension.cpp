@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "layout.hpp"
 #include "orlop/base/executor.hpp"
 #include "orlop/base/forever.hpp"

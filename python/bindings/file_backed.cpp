@@ -1,7 +1,9 @@
 // The Python face of the FileBacked carrier.
 #include "orlop/carriers/file_backed/file_backed.hpp"
 
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 
 namespace orlop::bindings {
 

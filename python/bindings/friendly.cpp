@@ -6,6 +6,7 @@
 #include "carrier.hpp"
 #include "layout.hpp"
 #include "orlop/storage/normalize.hpp"
+#include "packing.hpp"
 #include "tensor.hpp"
 
 namespace orlop::bindings {

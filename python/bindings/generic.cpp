@@ -1,7 +1,9 @@
 // The Python face of the Generic carrier.
 #include "orlop/carriers/generic/generic.hpp"
 
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 
 namespace orlop::bindings {
 

@@ -6,6 +6,7 @@
 #include "orlop/interop/dlpack.hpp"
 #include "orlop/interop/foreign_array.hpp"
 #include "orlop/interop/friendly.hpp"
+#include "packing.hpp"
 #include "tensor.hpp"
 
 namespace orlop::bindings {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "extension.hpp"
 #include "operation_definition.hpp"
 #include "orlop/extension/composite.hpp"

@@ -1,7 +1,9 @@
 // The Python face of the Metal carrier and of the choice of its runtime.
 #include "orlop/carriers/metal/metal.hpp"
 
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 
 namespace orlop::bindings {
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "operation.hpp"
 #include "orlop/carriers/block_device/block_device.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"

@@ -4,6 +4,7 @@
 #include <nanobind/trampoline.h>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "orlop/operation/table_operation.hpp"
 #include "plans.hpp"
 #include "tensor.hpp"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "layout.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/interop/chrome_trace.hpp"

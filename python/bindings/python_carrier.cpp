@@ -1,7 +1,12 @@
-// What the objects behind carriers written in Python share.
+// Carriers written in Python: their construction, and what their hooks share.
 #include "python_carrier.hpp"
 
+#include <typeinfo>
 #include <utility>
+
+#include "call_arguments.hpp"
+#include "carrier_class.hpp"
+#include "orlop/operation/capability.hpp"
 
 namespace orlop::bindings {
 
@@ -48,5 +53,65 @@ Ref<Carrier> call_factory(const Carrier& carrier, const char* factory, nb::handl
                      python_type_name(result));
   return nb::cast<Ref<Carrier>>(result);
 }
+
+bool is_python(const Carrier& carrier) {
+  // Types of this module alone: they have one address each.
+  const std::type_info* const type = &typeid(carrier);
+  return type == &typeid(LegacyCarrier) || type == &typeid(LegacyDependentCarrier);
+}
+
+namespace {
+
+/// X9: the constructor of a class with its own definition, whose providers see the carrier meanwhile.
+template <class Base>
+void construct_defined(nb::pointer_and_handle<Base> self, CarrierClass exact, const nb::args& args,
+                       const nb::kwargs& kwargs) {
+  const std::string name(exact.name());
+  const CallArguments arguments(name.c_str(), args, kwargs, {"slots"}, 0, {"dtype", "mutable"});
+  const nb::object slots = arguments.get("slots");
+  const nb::object dtype = arguments.get("dtype");
+  for (const auto& [value, field] : {std::pair(slots, "slots"), std::pair(dtype, "dtype")})
+    if (!value.is_valid() || value.is_none())
+      raise<TypeError>(name, field, " must be given: a class with a CarrierDefinition is made by ",
+                       "Carrier.__init__(slots, dtype=…, mutable=True)");
+  if (!PyLong_CheckExact(slots.ptr()))
+    raise<TypeError>(name, "slots must be an int: got ", python_type_name(slots));
+  const Index count = to_index(slots, name, "slots");
+  if (count < 0) raise<ValueError>(name, "slots must not be negative: got ", count);
+  const DType& stored = to_dtype(dtype, name);
+  const bool is_mutable = arguments.flag("mutable", true);
+  auto* carrier = new (static_cast<void*>(self.p)) PythonDefined<Base>(exact);
+  nb::inst_mark_ready(self.h);
+  carrier->set_python_object(self.h.ptr());
+  carrier->construct(count, {.dtype = stored, .is_mutable = is_mutable});
+}
+
+}  // namespace
+
+template <class Base>
+void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args,
+                              const nb::kwargs& kwargs) {
+  const nb::handle type = self.h.type();
+  const auto name = to_text(type.attr("__name__"));
+  if (is_native_class(type))
+    raise<TypeError>(name, name, " is abstract; subclass it and implement its hooks");
+  const CarrierClass exact = carrier_class_of_type(type);
+  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);
+  if (args.size() != 0 || kwargs.size() != 0)
+    raise<TypeError>(name, "definition-free Carrier construction takes no arguments; call super().__init__()",
+                     " or register a CarrierDefinition for ", name, " itself");
+  std::string missing;
+  for (const char* hook : required_hooks)
+    if (!overrides(self.h, hook)) missing += missing.empty() ? hook : text(", ", hook);
+  if (!missing.empty())
+    raise<TypeError>(name, "the class does not implement the required hooks of a Carrier: ", missing);
+  orlop::detail::observe_class(exact);
+  if (exact.is_defined()) return construct_defined(self, exact, args, kwargs);  // a definition came first
+  new (static_cast<void*>(self.p)) PythonCarrier<Base>(exact);
+}
+
+template void construct_python_carrier(nb::pointer_and_handle<Carrier>, const nb::args&, const nb::kwargs&);
+template void construct_python_carrier(nb::pointer_and_handle<DependentCarrier>, const nb::args&,
+                                       const nb::kwargs&);
 
 }  // namespace orlop::bindings

@@ -200,6 +200,15 @@ class PythonDefined final : public DefinedStorage<Base>, public OwnFactories {
   [[nodiscard]] nb::handle self() const { return this->python_object(); }
 };
 
+/// Whether `carrier` is written in Python without a CarrierDefinition: then a bound base method was reached
+/// by `super()` or for want of an override.
+bool is_python(const Carrier& carrier);
+
+/// `__init__` of Carrier and DependentCarrier: makes the object behind an instance of a Python class.
+template <class Base>
+void construct_python_carrier(nb::pointer_and_handle<Base> self, const nb::args& args,
+                              const nb::kwargs& kwargs);
+
 /// What nanobind makes room for: either of the two.
 template <class Base>
 class PythonCarrierRoom final : public PythonCarrier<Base> {

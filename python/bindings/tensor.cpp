@@ -4,6 +4,7 @@
 #include <array>
 
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "keys.hpp"
 #include "layout.hpp"
 #include "operation.hpp"

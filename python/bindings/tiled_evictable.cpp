@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "await.hpp"
+#include "call_arguments.hpp"
 #include "carrier.hpp"
+#include "carrier_class.hpp"
 #include "carriers/tiled_evictable/tile_work.hpp"
 #include "plans.hpp"
 #include "record.hpp"
