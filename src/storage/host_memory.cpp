@@ -92,7 +92,7 @@ class Cache {
   }
 
  private:
-  static constexpr std::size_t most_bytes = std::size_t{48} << 20;
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;
   std::mutex mutex_;
   std::array<Pages, 16> kept_{};
   std::size_t next_ = 0;
