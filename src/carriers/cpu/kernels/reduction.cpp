@@ -203,7 +203,9 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   const Index terms = loops.reduced.size;
   const Index parts = part_count(loops, by_rows);
   if (parts == 1) {
-    const Index grain = std::max(parallel_grain / terms, by_rows ? Index{512} : Index{1});
+    // Long pieces of rows are read faster than short ones.
+    const Index least = by_rows ? std::clamp<Index>(kept.size / thread_count(), 512, row_width) : 1;
+    const Index grain = std::max(parallel_grain / terms, least);
     parallel_for(kept.size, grain, [&](Index first, Index last) {
       std::vector<Partial> partials(static_cast<std::size_t>(std::min(last - first, row_width)));
       for (; first < last; first += row_width) {
