@@ -31,10 +31,7 @@ LoadOptions to_options(nb::handle carrier, nb::handle progress) {
 std::string to_utf8(nb::handle value, std::string_view what, std::string_view name) {
   if (PyUnicode_Check(value.ptr()) == 0)
     raise<TypeError>(what, name, " must be a str: got ", python_type_name(value));
-  Py_ssize_t size = 0;
-  const char* const words = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
-  if (words == nullptr) throw_python_error();
-  return {words, static_cast<std::size_t>(size)};
+  return std::string(utf8(value));
 }
 
 nb::str to_str(const std::string& words) { return nb::str(words.c_str(), words.size()); }

@@ -90,7 +90,7 @@ void bind_await(nb::module_& module) {
   bind_await_kind<MoveTask>(module, "AwaitMove", "def wait(self) -> Tensor",
                             "The handle of a move: wait() returns the moved Tensor. Until then both carriers "
                             "are owned by the move.");
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Executor::drain_all));
+  at_exit(&Executor::drain_all);
 }
 
 }  // namespace orlop::bindings

@@ -257,7 +257,7 @@ void bind_capabilities(nb::module_& parent) {
   bind_dependent_carrier();
   install_translation();
   // Nothing of Python's may be held by the registry once the interpreter is gone.
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(orlop::detail::detach_capabilities));
+  at_exit(orlop::detail::detach_capabilities);
 }
 
 }  // namespace orlop::bindings

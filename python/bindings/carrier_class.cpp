@@ -76,7 +76,7 @@ void reject_subclasses(nb::handle bound, const char* name) {
 }
 
 void bind_carrier_classes(nb::module_& module) {
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(forget_classes));
+  at_exit(forget_classes);
   module.attr("CLOSED_CARRIER_MESSAGE") =
       nb::str(closed_carrier_message.data(), closed_carrier_message.size());
   module.def(

@@ -301,7 +301,7 @@ void bind_dtype(nb::module_& module) {
   bind_dtype_values(native);
   native.def("validate_storage_dtype", validate_storage, any, nb::arg(), any);
   native.def("storage_zero", zero_of, any);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(drop_python_objects));
+  at_exit(drop_python_objects);
 }
 
 }  // namespace orlop::bindings

@@ -1,6 +1,8 @@
 // The Python model behind the dtype bindings, its holder classes and the shared arguments.
 #include "dtype_model.hpp"
 
+#include <utility>
+
 namespace orlop::bindings {
 
 namespace {
@@ -60,13 +62,6 @@ bool is_instance(nb::handle value, nb::handle type) {
 
 // --- Arguments ---
 
-std::string_view utf8(nb::handle string) {
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(string.ptr(), &size);
-  if (data == nullptr) throw_python_error();
-  return {data, static_cast<std::size_t>(size)};
-}
-
 std::string to_name(nb::handle name, std::string_view what) {
   if (!PyUnicode_Check(name.ptr()))
     raise<ValueError>(what, "name must be a non-empty str: got ", python_type_name(name));
@@ -96,10 +91,8 @@ SimpleRef to_simple(nb::handle value, std::string_view what, std::string_view na
 }
 
 std::vector<nb::object> to_items(nb::handle iterable, std::string_view what, std::string_view name) {
-  const nb::object iterator = to_iterator(iterable, what, name);
   std::vector<nb::object> items;
-  while (PyObject* item = PyIter_Next(iterator.ptr())) items.push_back(nb::steal(item));
-  if (PyErr_Occurred() != nullptr) throw_python_error();
+  for_each_item(iterable, what, name, [&](nb::object item) { items.push_back(std::move(item)); });
   return items;
 }
 

@@ -48,8 +48,6 @@ bool is_instance(nb::handle value, nb::handle type);
 
 inline const auto any = nb::arg().none();  ///< an argument that may be None
 
-/// The bytes of a str, which owns them.
-std::string_view utf8(nb::handle string);
 /// A non-empty str, or ValueError.
 std::string to_name(nb::handle name, std::string_view what);
 /// The descriptor of that kind, or TypeError.

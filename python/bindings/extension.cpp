@@ -364,7 +364,7 @@ void bind_extension(nb::module_& parent) {
       "carrier_class"_a.none(), "facets"_a, "Python's faces of the facets of a native class.");
   bind_kernel_packs(module);
   install_translation();
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forget_python_objects));
+  at_exit(&forget_python_objects);
 }
 
 }  // namespace orlop::bindings

@@ -32,7 +32,7 @@ const DType& to_factory_dtype(nb::handle dtype) {
 
 /// The Tensor behind `value`; anything else raises AttributeError at its first missing attribute (M604).
 Tensor to_tensor_like(nb::handle value, std::initializer_list<const char*> attributes) {
-  if (TensorObject* tensor = try_tensor(value)) return Tensor(Ref<TensorObject>(tensor));
+  if (TensorObject* tensor = try_tensor(value)) return handle_of(*tensor);
   for (const char* name : attributes) static_cast<void>(nb::object(value.attr(name)));
   return to_tensor(value, "friendly", "tensor");
 }
@@ -227,19 +227,19 @@ nb::list to_list(nb::handle value) {
   return values;
 }
 
-}  // namespace
-
-void bind_friendly(nb::module_& module) {
-  nb::module_ friendly_module = module.def_submodule("_friendly");
-  friendly_module.def(
+void bind_layouts(nb::module_& module) {
+  module.def(
       "column_major", [](const nb::args& extents) { return friendly::column_major(to_extents(extents)); },
       nb::sig("def column_major(*extents: int) -> Layout"), "extents"_a,
       "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
-  friendly_module.def(
+  module.def(
       "row_major", [](const nb::args& extents) { return friendly::row_major(to_extents(extents)); },
       nb::sig("def row_major(*extents: int) -> Layout"), "extents"_a,
       "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
-  friendly_module.def(
+}
+
+void bind_factories(nb::module_& module) {
+  module.def(
       "full",
       [](const nb::args& extents, nb::handle value, nb::handle dtype) {
         const DType& stored = to_factory_dtype(dtype);
@@ -250,21 +250,21 @@ void bind_friendly(nb::module_& module) {
       },
       nb::sig("def full(*extents: int, value: float, dtype: DType | None = None) -> Tensor"), "extents"_a,
       nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(), "Every element `value`; Float32 by default.");
-  friendly_module.def(
+  module.def(
       "zeros",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::zeros(to_extents(extents), to_factory_dtype(dtype));
       },
       nb::sig("def zeros(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
       "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
-  friendly_module.def(
+  module.def(
       "ones",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::ones(to_extents(extents), to_factory_dtype(dtype));
       },
       nb::sig("def ones(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
       "dtype"_a = nb::none(), "Every element 1.0, 1 or True; Float32 by default.");
-  friendly_module.def(
+  module.def(
       "arange",
       [](nb::handle count, nb::handle dtype) {
         nb::list extents;
@@ -274,22 +274,25 @@ void bind_friendly(nb::module_& module) {
       },
       nb::sig("def arange(count: int, *, dtype: DType | None = None) -> Tensor"), "count"_a.none(),
       nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
-  friendly_module.def(
+  module.def(
       "tensor", &make_tensor,
       nb::sig("def tensor(values: object, *, layout: Layout | None = None, dtype: DType | None = None) -> "
               "Tensor"),
       "values"_a.none(), nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
       "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
       "iterable by ordinal.");
-  friendly_module.def(
+}
+
+void bind_values(nb::module_& module) {
+  module.def(
       "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); },
       nb::sig("def sum(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
       "The sum of all elements, of shape (1).");
-  friendly_module.def(
+  module.def(
       "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
       nb::sig("def mean(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
       "The mean of all elements, of shape (1).");
-  friendly_module.def(
+  module.def(
       "item",
       [](nb::handle value) {
         const Tensor tensor = to_tensor_like(value, {"size", "layout"});
@@ -299,8 +302,17 @@ void bind_friendly(nb::module_& module) {
       },
       nb::sig("def item(tensor: Tensor) -> Any"), "tensor"_a.none(),
       "The value of a Tensor of exactly one element.");
-  friendly_module.def("to_list", &to_list, nb::sig("def to_list(tensor: Tensor) -> list[Any]"),
-                      "tensor"_a.none(), "A new list of all values in ordinal order.");
+  module.def("to_list", &to_list, nb::sig("def to_list(tensor: Tensor) -> list[Any]"), "tensor"_a.none(),
+             "A new list of all values in ordinal order.");
+}
+
+}  // namespace
+
+void bind_friendly(nb::module_& parent) {
+  nb::module_ module = parent.def_submodule("_friendly");
+  bind_layouts(module);
+  bind_factories(module);
+  bind_values(module);
 }
 
 }  // namespace orlop::bindings

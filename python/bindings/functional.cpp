@@ -16,7 +16,7 @@ namespace {
 /// A Tensor or a real number; anything else is for the dispatched operation to refuse, so that a profile
 /// shows it.
 Argument to_operand(nb::handle value) {
-  if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
+  if (TensorObject* tensor = try_tensor(value)) return Argument(handle_of(*tensor));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
   return python_argument(value);
 }
@@ -92,9 +92,7 @@ Tensor bound_conv_general(nb::handle lhs, nb::handle kernel, nb::handle strides,
   return conv_general(arguments);
 }
 
-}  // namespace
-
-void bind_functional(nb::module_& module) {
+void bind_binary_operations(nb::module_& module) {
   bind_binary<&add>(module, "add", "lhs + rhs, element by element; either side may be a number.");
   bind_binary<&sub>(module, "sub", "lhs - rhs, element by element; either side may be a number.");
   bind_binary<&mul>(module, "mul", "lhs * rhs, element by element; either side may be a number.");
@@ -112,6 +110,9 @@ void bind_functional(nb::module_& module) {
   bind_tensors<&rem>(module, "rem",
                      "The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).\n"
                      "ValueError where an Int32 divisor is 0.");
+}
+
+void bind_unary_operations(nb::module_& module) {
   bind_unary<&neg>(module, "neg", "-tensor.");
   bind_unary<&abs>(module, "abs", "The size of each element.");
   bind_unary<&sign>(module, "sign", "-1, 0 or 1 as each element is below, at or above 0; NaN stays.");
@@ -138,6 +139,9 @@ void bind_functional(nb::module_& module) {
   bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.");
   bind_unary<&leaky_relu>(module, "leaky_relu",
                           "Each element from 0 on, otherwise 0.01 times it, as Float32.");
+}
+
+void bind_ternary_operations(nb::module_& module) {
   module.def(
       "clamp",
       [](nb::handle tensor, nb::handle lower, nb::handle upper) {
@@ -156,6 +160,9 @@ void bind_functional(nb::module_& module) {
       nb::sig("def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor"),
       "condition"_a.none(), "on_true"_a.none(), "on_false"_a.none(),
       "on_true where the Bool condition holds, otherwise on_false.");
+}
+
+void bind_contractions(nb::module_& module) {
   module.def(
       "matmul",
       [](nb::handle lhs, nb::handle rhs, nb::handle accumulator_dtype) {
@@ -185,6 +192,9 @@ void bind_functional(nb::module_& module) {
       "the\n"
       "source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation\n"
       "count as zeros. TypeError and ValueError name the parameter.");
+}
+
+void bind_indexing(nb::module_& module) {
   module.def(
       "gather",
       [](nb::handle tensor, nb::handle indices, nb::handle axis) {
@@ -202,6 +212,9 @@ void bind_functional(nb::module_& module) {
   bind_scatter<&scatter_add>(
       module, "scatter_add",
       "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");
+}
+
+void bind_scan_and_ordering(nb::module_& module) {
   module.def(
       "cumsum",
       [](nb::handle tensor, nb::handle dimension) {
@@ -232,6 +245,17 @@ void bind_functional(nb::module_& module) {
         return std::pair(std::move(result.values), std::move(result.indices));
       },
       "tensor"_a.none(), "k"_a.none(), "axis"_a.none(), "largest"_a.none());
+}
+
+}  // namespace
+
+void bind_functional(nb::module_& module) {
+  bind_binary_operations(module);
+  bind_unary_operations(module);
+  bind_ternary_operations(module);
+  bind_contractions(module);
+  bind_indexing(module);
+  bind_scan_and_ordering(module);
 }
 
 }  // namespace orlop::bindings

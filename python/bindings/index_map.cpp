@@ -167,12 +167,6 @@ void bind_product(nb::module_& module) {
   nb::class_<Composition, IndexMap>(module, "_Composition", nb::is_final(), nb::type_slots(collector_slots));
 }
 
-Index to_exact_int(nb::handle value, std::string_view name) {
-  if (!PyLong_CheckExact(value.ptr()))
-    raise<TypeError>("SwizzleStage", name, " must be an int: got ", python_type_name(value));
-  return to_index(value, "SwizzleStage", name);
-}
-
 void bind_swizzle(nb::module_& module) {
   nb::class_<SwizzleStage> stage(module, "SwizzleStage", nb::is_final(),
                                  "One xor of a bit field with another, `shift` bits away (M319).");
@@ -180,8 +174,9 @@ void bind_swizzle(nb::module_& module) {
       .def(
           "__init__",
           [](SwizzleStage* self, nb::handle bits, nb::handle base, nb::handle shift) {
-            std::construct_at(self, to_exact_int(bits, "bits"), to_exact_int(base, "base"),
-                              to_exact_int(shift, "shift"));
+            std::construct_at(self, to_exact_int(bits, "SwizzleStage", "bits"),
+                              to_exact_int(base, "SwizzleStage", "base"),
+                              to_exact_int(shift, "SwizzleStage", "shift"));
           },
           "bits"_a.none(), "base"_a.none(), "shift"_a.none())
       .def_prop_ro("bits", &SwizzleStage::bits)

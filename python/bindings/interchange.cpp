@@ -13,8 +13,6 @@ namespace orlop::bindings {
 
 namespace {
 
-Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }
-
 bool is_truthy(nb::handle value) {
   const int truth = PyObject_IsTrue(value.ptr());
   if (truth < 0) throw_python_error();

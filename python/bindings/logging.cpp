@@ -53,8 +53,7 @@ constexpr orlop::detail::LogListener listener{is_watching, write};
 
 void install_logging() {
   orlop::detail::install_log_listener(&listener);
-  nb::module_::import_("atexit").attr("register")(
-      nb::cpp_function([] { orlop::detail::install_log_listener(nullptr); }));
+  at_exit([] { orlop::detail::install_log_listener(nullptr); });
 }
 
 }  // namespace orlop::bindings

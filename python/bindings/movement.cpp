@@ -168,9 +168,7 @@ nb::object operation_class_of(const MoveRoute& route) {
   return nb::str(route.name.c_str(), route.name.size());
 }
 
-}  // namespace
-
-void bind_movement(nb::module_& module) {
+void bind_move_classes(nb::module_& module) {
   bind_move<MoveOperation, Operation>(
       module, "MoveOperation", nb::none(), nb::none(),
       "One way to move between two carriers; subclass it with `_copy(tensor, destination, output, "
@@ -209,7 +207,9 @@ void bind_movement(nb::module_& module) {
       "Copies the span of a Metal carrier into a CPU from slot 0.");
   bind_move<MetalToMetalMoveOperation, MoveOperation>(module, "MetalToMetalMoveOperation", metal, metal,
                                                       "Copies the span of a Metal carrier into another one.");
+}
 
+void bind_moves(nb::module_& module) {
   module.def(
       "move",
       [](nb::handle tensor, nb::handle destination) {
@@ -236,6 +236,9 @@ void bind_movement(nb::module_& module) {
       "returns. Checks are done at once and raise here; what fails later is raised by wait(). Until the move "
       "has\n"
       "ended both carriers are owned by it: they can be read, not written, moved or released.");
+}
+
+void bind_registry(nb::module_& module) {
   module.def(
       "register_move_operation",
       [](nb::handle source_class, nb::handle destination_class, nb::handle operation_class) {
@@ -266,7 +269,15 @@ void bind_movement(nb::module_& module) {
       },
       "source_class"_a.none(), "destination_class"_a.none(),
       "The class that moves the exact pair: its entry, or the elementwise one.");
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&orlop::detail::forget_python_routes));
+}
+
+}  // namespace
+
+void bind_movement(nb::module_& module) {
+  bind_move_classes(module);
+  bind_moves(module);
+  bind_registry(module);
+  at_exit(&orlop::detail::forget_python_routes);
 }
 
 }  // namespace orlop::bindings

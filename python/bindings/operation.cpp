@@ -160,7 +160,7 @@ std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) 
   arguments.reserve(nb::len(args));
   for (nb::handle value : args) {
     if (TensorObject* tensor = try_tensor(value))
-      arguments.emplace_back(Tensor(Ref<TensorObject>(tensor)));
+      arguments.emplace_back(handle_of(*tensor));
     else if (verbatim)
       arguments.push_back(python_argument(value));
     else

@@ -221,7 +221,7 @@ void bind_operation_definition(nb::module_& parent) {
   bind_definition(module);
   bind_functions(module);
   bind_definition_operation(module);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(forget_python_definitions));
+  at_exit(forget_python_definitions);
 }
 
 }  // namespace orlop::bindings

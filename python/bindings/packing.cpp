@@ -67,16 +67,12 @@ std::vector<std::byte> pack_values(nb::handle values, const DType& dtype, bool h
       return slots;
     }
   }
-  const nb::object iterator = to_iterator(values, what, "values");
   if (PyList_CheckExact(values.ptr()) || PyTuple_CheckExact(values.ptr()))
     slots.reserve(static_cast<std::size_t>(PyObject_Size(values.ptr())) * bytes);
-  while (true) {
-    const nb::object value = nb::steal(PyIter_Next(iterator.ptr()));
-    if (!value.is_valid()) break;
+  for_each_item(values, what, "values", [&](nb::handle value) {
     slots.resize(slots.size() + bytes);
     pack_value(value, dtype, holes_are_zero, what, slots.data() + slots.size() - bytes);
-  }
-  if (PyErr_Occurred() != nullptr) throw_python_error();
+  });
   return slots;
 }
 

@@ -265,28 +265,6 @@ nb::object from_enum(WeakScalarKind value) { return member(value); }
 nb::object from_enum(Arithmetic value) { return member(value); }
 nb::object from_enum(Accumulation value) { return member(value); }
 
-std::string to_text(nb::handle value, std::string_view what, std::string_view field) {
-  if (!PyUnicode_Check(value.ptr()))
-    raise<TypeError>(what, field, " must be a str: got ", python_type_name(value));
-  if (!is_text(value))
-    raise<ValueError>(what, field, " must be text: got '", to_text(value),
-                      "'; a lone surrogate is none, leave it out");
-  return to_text(value);
-}
-
-nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {
-  if (PyTuple_CheckExact(value.ptr())) return nb::borrow<nb::tuple>(value);
-  const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));
-  if (!iterator.is_valid()) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw_python_error();
-    PyErr_Clear();
-    raise<TypeError>(what, field, " must be a finite iterable: got ", python_type_name(value));
-  }
-  const nb::object items = nb::steal(PySequence_Tuple(iterator.ptr()));
-  if (!items.is_valid()) throw_python_error();
-  return nb::borrow<nb::tuple>(items);
-}
-
 const OperationExecutionOptions* to_options(nb::handle value, std::string_view what) {
   return value.is_none() ? nullptr : &to_instance<OperationExecutionOptions>(value, what, "options");
 }

@@ -1,7 +1,6 @@
 // Plans and their enumerations across the language border.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "orlop/operation/plan.hpp"
@@ -15,10 +14,6 @@ nb::object from_enum(WeakScalarKind value);
 nb::object from_enum(Arithmetic value);
 nb::object from_enum(Accumulation value);
 
-/// A str, or TypeError.
-std::string to_text(nb::handle value, std::string_view what, std::string_view field);
-/// A finite iterable, walked once (05 X4); TypeError ‹must be a finite iterable›.
-nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field);
 /// The OperationExecutionOptions behind `value`; null for None; otherwise TypeError.
 const OperationExecutionOptions* to_options(nb::handle value, std::string_view what);
 /// An OperationPlan, or TypeError.

@@ -74,9 +74,7 @@ void construct_defined(nb::pointer_and_handle<Base> self, CarrierClass exact, co
     if (!value.is_valid() || value.is_none())
       raise<TypeError>(name, field, " must be given: a class with a CarrierDefinition is made by ",
                        "Carrier.__init__(slots, dtype=…, mutable=True)");
-  if (!PyLong_CheckExact(slots.ptr()))
-    raise<TypeError>(name, "slots must be an int: got ", python_type_name(slots));
-  const Index count = to_index(slots, name, "slots");
+  const Index count = to_exact_int(slots, name, "slots");
   if (count < 0) raise<ValueError>(name, "slots must not be negative: got ", count);
   const DType& stored = to_dtype(dtype, name);
   const bool is_mutable = arguments.flag("mutable", true);

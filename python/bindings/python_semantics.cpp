@@ -21,7 +21,7 @@ std::vector<Tensor> PythonSemantics::reference(const ResolvedInvocation& invocat
   const InterpreterLock lock;
   const nb::object made = reference_.value(from_invocation(invocation));
   constexpr std::string_view field = "the result of the reference";
-  if (TensorObject* tensor = try_tensor(made)) return {Tensor(Ref<TensorObject>(tensor))};
+  if (TensorObject* tensor = try_tensor(made)) return {handle_of(*tensor)};
   if (PyTuple_Check(made.ptr())) return to_tensors(nb::borrow<nb::tuple>(made), invocation.name(), field);
   raise<TypeError>(invocation.name(), field, " must be a Tensor or a tuple of Tensors: got ",
                    python_type_name(made));
@@ -47,7 +47,7 @@ namespace {
 
 Argument to_operand(const OperationDefinition& definition, nb::handle value) {
   if (python_semantics(definition) == nullptr) return to_argument(value);
-  if (TensorObject* tensor = try_tensor(value)) return Tensor(Ref<TensorObject>(tensor));
+  if (TensorObject* tensor = try_tensor(value)) return handle_of(*tensor);
   if (const auto scalar = try_scalar(value)) return *scalar;
   return Argument::of(PythonValue(nb::borrow(value)), python_type_name(value));
 }

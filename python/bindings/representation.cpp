@@ -91,9 +91,8 @@ void bind_representation(nb::module_& module, nb::class_<TensorObject>& tensor) 
                                   nb::cast<nb::tuple>(representation.attr("adjacent_layouts"))));
           },
           "representation"_a)
-      .def_prop_ro("_representation", [](TensorObject& self) {
-        return from_representation(Tensor(Ref<TensorObject>(&self)).representation());
-      });
+      .def_prop_ro("_representation",
+                   [](TensorObject& self) { return from_representation(handle_of(self).representation()); });
   module.def(
       "check_representation",
       [](nb::handle logical_dtype, const nb::tuple& subtensors, const nb::tuple& adjacent_layouts) {

@@ -173,9 +173,7 @@ namespace {
 void initialize_level_extent(nb::handle self, nb::handle level, nb::handle extent) {
   constexpr std::string_view what = "LevelExtent";
   require_open_rule(self);
-  if (!PyLong_CheckExact(level.ptr()))
-    raise<TypeError>(what, "level must be an int: got ", python_type_name(level));
-  const auto exact_level = to_index(level, what, "level");
+  const Index exact_level = to_exact_int(level, what, "level");
   if (exact_level < 0) raise<ValueError>(what, "level must be at least 0: got ", exact_level);
   adopt_rule(self, make_ref<const LevelExtent>(exact_level, to_extent(extent, what, "extent", true)));
 }

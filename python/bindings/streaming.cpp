@@ -28,7 +28,9 @@ void bind_stats(nb::module_& module) {
       "`misses` tiles of steps that were primary already or had to come, `peak_primary_bytes` the most that "
       "the\n"
       "primary tier held.");
-  const auto field = [](nb::handle value, const char* which) { return to_exact_int(value, name, which); };
+  const auto field = [](nb::handle value, const char* which) {
+    return to_exact_int<ValueError>(value, name, which);
+  };
   type.def(
       "__init__",
       [field](ResidencyStats* self, nb::handle promotions, nb::handle evictions, nb::handle bytes_read,
@@ -68,10 +70,10 @@ void bind_progress(nb::module_& module) {
              nb::handle primary_bytes) {
             std::string operation_name = to_text(operation, name, "operation");
             std::string phase_name = to_text(phase, name, "phase");
-            const Index done = to_exact_int(step, name, "step");
-            const Index all = to_exact_int(steps, name, "steps");
+            const Index done = to_exact_int<ValueError>(step, name, "step");
+            const Index all = to_exact_int<ValueError>(steps, name, "steps");
             new (self) TiledProgress{std::move(operation_name), std::move(phase_name), done, all,
-                                     to_exact_int(primary_bytes, name, "primary_bytes")};
+                                     to_exact_int<ValueError>(primary_bytes, name, "primary_bytes")};
           },
           "operation"_a, "phase"_a, "step"_a, "steps"_a, "primary_bytes"_a)
       .def_ro("operation", &TiledProgress::operation)

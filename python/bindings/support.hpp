@@ -1,5 +1,5 @@
-// What every binding file shares: casters of counted handles, conversion of Python numbers, the collector's
-// slots.
+// What every binding file shares: casters of counted handles, arguments, errors, the interpreter and the
+// collector; and the functions that bind each part.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,14 +8,11 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <exception>
-#include <optional>
-#include <string_view>
-
-#include "orlop/base/error.hpp"
+#include "arguments.hpp"
+#include "collector.hpp"
+#include "errors.hpp"
+#include "interpreter.hpp"
 #include "orlop/base/object.hpp"
-#include "orlop/base/scalar.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -53,112 +50,6 @@ nb::intrusive_ptr<T> counted() {
   return nb::intrusive_ptr<T>([](T* object, PyObject* owner) noexcept { object->set_python_object(owner); });
 }
 
-/// tp_traverse and tp_clear for counted types (see Object::visit_references).
-extern PyType_Slot collector_slots[];
-
-/// Python's integer-index protocol. A bool is a TypeError unless `allow_bool`; an integer beyond 64 bits is
-/// the error `E`. `what` names the call and `name` the argument in messages.
-template <class E = OverflowError>
-Index to_index(nb::handle value, std::string_view what, std::string_view name, bool allow_bool = false);
-
-/// A real number (numbers.Real, bool included), or TypeError.
-Scalar to_scalar(nb::handle value, std::string_view what, std::string_view name);
-/// The same, or nothing where the value is no real number.
-std::optional<Scalar> try_scalar(nb::handle value);
-nb::object from_scalar(const Scalar& value);
-
-/// Exactly True or False, or TypeError.
-bool to_bool(nb::handle value, std::string_view what, std::string_view name);
-
-/// `iter(value)`, or TypeError ‹<name> must be iterable›.
-nb::object to_iterator(nb::handle value, std::string_view what, std::string_view name);
-
-/// A tuple of what `convert` makes of each item.
-template <class Range, class Convert>
-nb::tuple tuple_of(const Range& items, Convert convert) {
-  nb::list converted;
-  for (const auto& item : items) converted.append(convert(item));
-  return nb::tuple(converted);
-}
-template <class Range>
-nb::tuple tuple_of(const Range& items) {
-  return tuple_of(items, [](const auto& item) { return nb::cast(item); });
-}
-
-/// Whether a str is text: one with a lone surrogate is none.
-bool is_text(nb::handle value);
-/// The words of a str, with escapes for what is no text. nanobind's own conversion ends the process where
-/// there is no memory for them.
-std::string to_text(nb::handle value);
-/// The name of a Python object's type, for messages.
-std::string python_type_name(nb::handle value);
-
-/// The bound object in `value`, or null where it is no T. TypeError for one whose __init__ has not run.
-template <class T>
-T* try_native(nb::handle value) {
-  if (!nb::isinstance<T>(value)) return nullptr;
-  if (!nb::inst_ready(value))
-    raise<TypeError>(python_type_name(value),
-                     "the object is not initialised: its base class has not run __init__; call "
-                     "super().__init__() before it is used");
-  return nb::inst_ptr<T>(value);
-}
-
-/// Throws the Python exception that is set.
-[[noreturn]] void throw_python_error();
-/// Sets the Python exception of the C++ exception being handled: for callbacks that Python calls directly.
-void set_python_error() noexcept;
-
-/// True after the interpreter's end, when nothing of it may be touched.
-extern std::atomic<bool> is_interpreter_gone;
-
-/// Stops a thread for good that asks for the interpreter while it ends. Before Python 3.14, which does the
-/// same itself, the thread would be ended there (pthread_exit), through C++ that must not be unwound so.
-[[noreturn]] void park_thread() noexcept;
-
-/// Throws what a translator of exceptions was given. It is none while Python ends a thread: that one stops.
-[[noreturn]] void rethrow(const std::exception_ptr& pointer);
-
-/// Holds the interpreter's lock, on a thread that may hold it already.
-class InterpreterLock {
- public:
-  InterpreterLock() noexcept;
-  InterpreterLock(const InterpreterLock&) = delete;
-  InterpreterLock& operator=(const InterpreterLock&) = delete;
-  ~InterpreterLock();
-
- private:
-  PyGILState_STATE state_;
-};
-
-/// Runs `action` with the interpreter's lock; not at all once the interpreter is gone. Almost every call
-/// comes from a thread that holds it: asking is several times cheaper than taking it.
-template <class Action>
-void with_interpreter(Action action) noexcept {
-  if (is_interpreter_gone.load(std::memory_order_relaxed)) return;
-  if (PyGILState_Check() == 1) return action();
-  const InterpreterLock lock;
-  action();
-}
-
-namespace detail {
-/// The value through `__index__`, or nothing beyond 64 bits.
-std::optional<Index> index_protocol(nb::handle value, std::string_view what, std::string_view name,
-                                    bool allow_bool);
-}  // namespace detail
-
-template <class E>
-Index to_index(nb::handle value, std::string_view what, std::string_view name, bool allow_bool) {
-  if (const auto index = detail::index_protocol(value, what, name, allow_bool)) return *index;
-  raise<E>(what, name, " leaves 64 bits; use an integer between -2**63 and 2**63 - 1");
-}
-
-/// Installs the translation of Orlop's errors into Python's exceptions.
-void install_error_translation();
-/// Notices the interpreter's end.
-void install_interpreter_end();
-/// Lets the interpreter go in every BlockingScope.
-void install_interpreter_release();
 /// Shows the library's log in Python's logging.
 void install_logging();
 

@@ -1,4 +1,4 @@
-// The Python face of Tensor: placement, properties, operators, autograd.
+// The Python face of Tensor: placement, properties, operators and the protocols of Python values.
 #include "tensor.hpp"
 
 #include <array>
@@ -8,7 +8,6 @@
 #include "keys.hpp"
 #include "layout.hpp"
 #include "operation.hpp"
-#include "orlop/operation/autograd.hpp"
 #include "orlop/operation/functional.hpp"
 #include "representation.hpp"
 
@@ -24,7 +23,7 @@ TensorObject* try_tensor(nb::handle value) {
 }
 
 Tensor to_tensor(nb::handle value, std::string_view what, std::string_view name) {
-  if (TensorObject* tensor = try_tensor(value)) return Tensor(Ref<TensorObject>(tensor));
+  if (TensorObject* tensor = try_tensor(value)) return handle_of(*tensor);
   raise<TypeError>(what, name, " must be a Tensor: got ", python_type_name(value));
 }
 
@@ -33,7 +32,7 @@ Argument python_argument(nb::handle value) {
 }
 
 Argument to_argument(nb::handle value) {
-  if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
+  if (TensorObject* tensor = try_tensor(value)) return Argument(handle_of(*tensor));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
   if (nb::isinstance<Shape>(value)) return Argument::of(nb::cast<Shape>(value));
   if (nb::isinstance<Stride>(value)) return Argument::of(nb::cast<Stride>(value));
@@ -70,8 +69,6 @@ nb::object from_argument(const Argument& argument) {
 
 namespace {
 
-Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }
-
 void construct(nb::pointer_and_handle<TensorObject> self, nb::handle carrier, nb::handle offset,
                nb::handle layout) {
   if (!nb::isinstance<Carrier>(carrier))
@@ -99,7 +96,7 @@ bool is_numpy_bool(nb::handle value) {
 
 /// An operand of an operator, or nothing where it is neither Tensor nor real number.
 std::optional<Argument> operand(nb::handle value) {
-  if (TensorObject* tensor = try_tensor(value)) return Argument(Tensor(Ref<TensorObject>(tensor)));
+  if (TensorObject* tensor = try_tensor(value)) return Argument(handle_of(*tensor));
   if (const auto scalar = try_scalar(value)) return Argument(*scalar);
   if (is_numpy_bool(value)) return Argument(Scalar(nb::cast<bool>(nb::bool_(value))));
   return std::nullopt;
@@ -187,112 +184,7 @@ nb::list implicit_values(TensorObject& self) {
   return values;
 }
 
-// --- Autograd
-
-std::optional<Tensor> optional_tensor(nb::handle value, std::string_view what, std::string_view name) {
-  if (value.is_none()) return std::nullopt;
-  return to_tensor(value, what, name);
-}
-
-void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor) {
-  tensor
-      .def(
-          "backward",
-          [](TensorObject& self, nb::handle gradient, nb::handle retain_graph) {
-            backward(handle_of(self), optional_tensor(gradient, "backward", "gradient"),
-                     {.retain_graph = to_bool(retain_graph, "backward", "retain_graph")});
-          },
-          "gradient"_a = nb::none(), "retain_graph"_a = false,
-          "Adds gradients to every leaf below this Tensor.")
-      .def_static(
-          "backwards_traversal",
-          [](nb::handle gradient, nb::handle operation, nb::handle retain_graph) {
-            if (operation.is_none()) return;
-            if (!nb::isinstance<Operation>(operation))
-              raise<AttributeError>("backwards_traversal", "operation must be an autograd node or None: got ",
-                                    python_type_name(operation));
-            backwards_traversal(
-                to_tensor(gradient, "backwards_traversal", "gradient"), nb::cast<Ref<Operation>>(operation),
-                {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
-          },
-          "gradient"_a.none(), "operation"_a.none(), "retain_graph"_a = false,
-          "backward, started at a node; nothing where it is None.")
-      .def_prop_rw(
-          "grad",
-          [](TensorObject& self) -> nb::object {
-            const Tensor gradient = gradient_of(handle_of(self));
-            return gradient ? nb::cast(gradient) : nb::none();
-          },
-          [](TensorObject& self, nb::handle value) {
-            const auto gradient = optional_tensor(value, "grad", "grad");
-            set_gradient(handle_of(self), gradient ? *gradient : Tensor());
-          },
-          nb::for_getter(nb::sig("def grad(self, /) -> Tensor | None")), nb::for_setter("value"_a.none()),
-          nb::for_setter(nb::sig("def grad(self, value: Tensor | None, /) -> None")),
-          "The accumulated gradient, or None.")
-      .def_prop_rw(
-          "autograd_ctx", [](TensorObject& self) { return autograd_node(handle_of(self)); },
-          [](TensorObject& self, nb::handle node) {
-            if (!node.is_none() && !nb::isinstance<Operation>(node))
-              raise<TypeError>("autograd_ctx", "must be an Operation or None: got ", python_type_name(node));
-            set_autograd_node(handle_of(self),
-                              node.is_none() ? Ref<Operation>() : nb::cast<Ref<Operation>>(node));
-          },
-          nb::for_setter("value"_a.none()),
-          nb::for_setter(nb::sig("def autograd_ctx(self, value: Operation | None, /) -> None")),
-          "The operation that produced this Tensor, or None for a leaf.")
-      .def(
-          "retain_grad",
-          [](TensorObject& self, nb::handle retain) {
-            retain_grad(handle_of(self), to_bool(retain, "retain_grad", "retain"));
-          },
-          "retain"_a = true, "Whether a Tensor that is no leaf keeps its gradient too.");
-
-  module.def("is_grad_enabled", &is_grad_enabled, "Whether this thread records graphs.");
-  module.def(
-      "set_grad_enabled",
-      [](nb::handle enabled) { set_grad_enabled(to_bool(enabled, "set_grad_enabled", "enabled")); },
-      "enabled"_a.none(), "Switches recording on or off for this thread.");
-  module.def(
-      "grad",
-      [](nb::handle output, nb::handle inputs, nb::handle cotangents, nb::handle batched,
-         nb::handle retain_graph) {
-        if (try_tensor(inputs) != nullptr)
-          raise<TypeError>("grad",
-                           "inputs must be an iterable of Tensors: got one Tensor; put it into a tuple");
-        const nb::object iterator = to_iterator(inputs, "grad", "inputs");
-        std::vector<nb::object> listed;
-        while (true) {
-          nb::object input = nb::steal(PyIter_Next(iterator.ptr()));
-          if (!input.is_valid()) break;
-          listed.push_back(std::move(input));
-        }
-        if (PyErr_Occurred() != nullptr) throw_python_error();
-        const Tensor root = to_tensor(output, "grad", "output");
-        root.require_single_subtensor("grad");
-        if (!root.is_differentiable())
-          raise<RuntimeError>("grad", "output is not differentiable: its dtype is ", root.dtype().name());
-        std::vector<Tensor> targets;
-        for (const nb::object& input : listed) targets.push_back(to_tensor(input, "grad", "an input"));
-        for (const Tensor& target : targets)
-          if (!target.is_differentiable())  // before anything is asked of the cotangents
-            raise<ValueError>("grad", "every input must be differentiable: one has dtype ",
-                              target.dtype().name());
-        const auto gradients = grad(root, targets, to_tensor(cotangents, "grad", "cotangents"),
-                                    {.batched = to_bool(batched, "grad", "batched"),
-                                     .retain_graph = to_bool(retain_graph, "grad", "retain_graph")});
-        return gradients_tuple(gradients);
-      },
-      "output"_a.none(), "inputs"_a.none(), "cotangents"_a.none(), nb::kw_only(), "batched"_a = false,
-      "retain_graph"_a = false, "Gradients of output towards inputs, detached; touches no .grad.");
-}
-
-}  // namespace
-
-void bind_tensor(nb::module_& module) {
-  nb::class_<TensorObject> tensor(
-      module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
-      "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
+void bind_properties(nb::class_<TensorObject>& tensor) {
   tensor
       .def("__init__", &construct, "carrier"_a = nb::none(), "offset"_a = nb::none(), "layout"_a = nb::none(),
            nb::sig("def __init__(self, carrier: Carrier, offset: int, layout: orlop.layout.Layout) -> None"))
@@ -323,7 +215,11 @@ void bind_tensor(nb::module_& module) {
           "Whether elements may be written.")
       .def(
           "is_differentiable", [](TensorObject& self) { return handle_of(self).is_differentiable(); },
-          "Logical dtype Float32 or Floating.")
+          "Logical dtype Float32 or Floating.");
+}
+
+void bind_items(nb::class_<TensorObject>& tensor) {
+  tensor
       .def(
           "__getitem__",
           [](TensorObject& self, nb::handle key) { return tensor_getitem(handle_of(self), key); },
@@ -335,8 +231,11 @@ void bind_tensor(nb::module_& module) {
           },
           "key"_a.none(), "value"_a.none())
       .def("__hash__",
-           [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); })
-      .def("__neg__", [](TensorObject& self) { return neg(handle_of(self)); })
+           [](TensorObject& self) { return static_cast<Py_hash_t>(std::hash<const void*>()(&self)); });
+}
+
+void bind_arithmetic(nb::class_<TensorObject>& tensor) {
+  tensor.def("__neg__", [](TensorObject& self) { return neg(handle_of(self)); })
       .def("__abs__", [](TensorObject& self) { return abs(handle_of(self)); })
       .def("__matmul__", &matrix_product, "other"_a.none())
       .def(
@@ -344,7 +243,39 @@ void bind_tensor(nb::module_& module) {
           [](TensorObject& self, nb::handle other) {
             return matmul(to_tensor(other, "@", "the other operand"), handle_of(self));
           },
-          "other"_a.none())
+          "other"_a.none());
+  tensor.attr("__array_ufunc__") = nb::none();
+  bind_operator<&add>(tensor, "__add__", "__radd__", "+");
+  bind_operator<&sub>(tensor, "__sub__", "__rsub__", "-");
+  bind_operator<&mul>(tensor, "__mul__", "__rmul__", "*");
+  bind_operator<&div>(tensor, "__truediv__", "__rtruediv__", "/");
+  bind_operator<&lt>(tensor, "__lt__", nullptr, "<");
+  bind_operator<&le>(tensor, "__le__", nullptr, "<=");
+  bind_operator<&gt>(tensor, "__gt__", nullptr, ">");
+  bind_operator<&ge>(tensor, "__ge__", nullptr, ">=");
+  bind_equality<&eq>(tensor, "__eq__");
+  bind_equality<&ne>(tensor, "__ne__");
+  tensor
+      .def(
+          "__pow__",
+          [](TensorObject& self, nb::handle exponent, nb::handle modulus) {
+            if (!modulus.is_none())
+              raise<TypeError>("**", "a modulus is not supported: got ", python_type_name(modulus),
+                               "; leave it out");
+            return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
+          },
+          "exponent"_a.none(), "modulus"_a = nb::none())
+      .def(
+          "__rpow__",
+          [](TensorObject& self, nb::handle base, nb::handle) {
+            return pow(require_operand(base, "**"), Argument(handle_of(self)));
+          },
+          "base"_a.none(), "modulus"_a = nb::none());
+}
+
+/// What Python's own functions ask of a value: len, float, int, bool, iter, format, repr, copy and pickle.
+void bind_protocols(nb::class_<TensorObject>& tensor) {
+  tensor
       .def("__len__",
            [](TensorObject& self) {
              const Layout& layout = handle_of(self).layout();
@@ -374,38 +305,23 @@ void bind_tensor(nb::module_& module) {
           },
           "reason"_a)
       .def("_version_token", [](TensorObject& self) { return token_tuple(handle_of(self).version_token()); });
-  tensor.attr("__array_ufunc__") = nb::none();
-  bind_operator<&add>(tensor, "__add__", "__radd__", "+");
-  bind_operator<&sub>(tensor, "__sub__", "__rsub__", "-");
-  bind_operator<&mul>(tensor, "__mul__", "__rmul__", "*");
-  bind_operator<&div>(tensor, "__truediv__", "__rtruediv__", "/");
-  bind_operator<&lt>(tensor, "__lt__", nullptr, "<");
-  bind_operator<&le>(tensor, "__le__", nullptr, "<=");
-  bind_operator<&gt>(tensor, "__gt__", nullptr, ">");
-  bind_operator<&ge>(tensor, "__ge__", nullptr, ">=");
-  bind_equality<&eq>(tensor, "__eq__");
-  bind_equality<&ne>(tensor, "__ne__");
-  tensor
-      .def(
-          "__pow__",
-          [](TensorObject& self, nb::handle exponent, nb::handle modulus) {
-            if (!modulus.is_none())
-              raise<TypeError>("**", "a modulus is not supported: got ", python_type_name(modulus),
-                               "; leave it out");
-            return pow(Argument(handle_of(self)), require_operand(exponent, "**"));
-          },
-          "exponent"_a.none(), "modulus"_a = nb::none())
-      .def(
-          "__rpow__",
-          [](TensorObject& self, nb::handle base, nb::handle) {
-            return pow(require_operand(base, "**"), Argument(handle_of(self)));
-          },
-          "base"_a.none(), "modulus"_a = nb::none());
   for (const char* name : {"__reduce_ex__", "__copy__", "__deepcopy__"})
     tensor.def(name, [](TensorObject&, const nb::args&) {
       raise<TypeError>("Tensor",
                        "a Tensor is not copied or pickled implicitly; use friendly.to_list or DLPack");
     });
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& module) {
+  nb::class_<TensorObject> tensor(
+      module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
+      "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
+  bind_properties(tensor);
+  bind_items(tensor);
+  bind_arithmetic(tensor);
+  bind_protocols(tensor);
   bind_tensor_exchange(tensor);
   bind_autograd(module, tensor);
   bind_representation(module, tensor);

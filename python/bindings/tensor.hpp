@@ -30,6 +30,8 @@ struct type_caster<orlop::Tensor> {
 
 namespace orlop::bindings {
 
+/// The handle of the counted tensor that Python holds.
+inline Tensor handle_of(TensorObject& self) { return Tensor(Ref<TensorObject>(&self)); }
 /// The tensor, or null where `value` is none.
 TensorObject* try_tensor(nb::handle value);
 /// The tensor, or TypeError ‹<name> must be a Tensor›.
@@ -61,6 +63,8 @@ nb::object from_argument(const Argument& argument);
 
 /// The collector's slots and those of the buffer protocol.
 PyType_Slot* tensor_slots();
+/// Gradients and nodes of a Tensor, and the functions of autograd.
+void bind_autograd(nb::module_& module, nb::class_<TensorObject>& tensor);
 /// DLPack and `__array__`.
 void bind_tensor_exchange(nb::class_<TensorObject>& tensor);
 

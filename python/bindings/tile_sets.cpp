@@ -74,7 +74,7 @@ nb::tuple from_nested(const std::vector<std::vector<Index>>& values) {
 std::vector<Index> to_grid(nb::handle grid, std::string_view what) {
   std::vector<Index> result;
   for (const nb::handle extent : to_finite_tuple(grid, what, "grid"))
-    result.push_back(to_exact_int(extent, what, "the grid's extents"));
+    result.push_back(to_exact_int<ValueError>(extent, what, "the grid's extents"));
   return result;
 }
 
@@ -184,12 +184,6 @@ void bind_plan(nb::module_& module) {
 }
 
 }  // namespace
-
-Index to_exact_int(nb::handle value, std::string_view what, std::string_view name) {
-  if (!PyLong_CheckExact(value.ptr()))
-    raise<TypeError>(what, name, " must be an int: got ", python_type_name(value));
-  return to_index<ValueError>(value, what, name);
-}
 
 nb::tuple from_indices(std::span<const Index> values) { return tuple_of(values); }
 

@@ -97,7 +97,7 @@ std::vector<Index> to_extents(nb::handle value, const char* name) {
   std::vector<Index> extents;
   if (items.size() == 0) TileGrid::check_shape({}, name);
   for (std::size_t i = 0; i < items.size(); ++i)
-    extents.push_back(to_exact_int(items[i], class_name, text(name, '[', i, ']')));
+    extents.push_back(to_exact_int<ValueError>(items[i], class_name, text(name, '[', i, ']')));
   TileGrid::check_shape(extents, name);
   return extents;
 }
@@ -114,7 +114,7 @@ Ref<TiledEvictable> make_tiled(const nb::args& args, const nb::kwargs& kwargs) {
   TiledEvictable::check_sizes(*primary, *secondary, TileGrid(options.grid_shape, options.tile_shape));
   if (call.has("residency_policy")) options.residency_policy = to_policy(call.get("residency_policy"));
   if (const nb::object budget = call.get("primary_budget_bytes"); budget.is_valid() && !budget.is_none())
-    options.primary_budget_bytes = to_exact_int(budget, class_name, "primary_budget_bytes");
+    options.primary_budget_bytes = to_exact_int<ValueError>(budget, class_name, "primary_budget_bytes");
   return TiledEvictable::make(primary, secondary, options);
 }
 

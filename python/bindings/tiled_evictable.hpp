@@ -9,9 +9,6 @@ namespace orlop::bindings {
 /// The module that these classes belong to in Python.
 inline constexpr const char* tiled_home = "orlop.carriers.tiled_evictable";
 
-/// An int, or TypeError ‹<name> must be …›: neither a bool nor another type with an integer's value (05:
-/// Int).
-Index to_exact_int(nb::handle value, std::string_view what, std::string_view name);
 nb::tuple from_indices(std::span<const Index> values);
 
 /// The set of tiles in a TileSet or TileSelection, or TypeError.

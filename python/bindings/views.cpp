@@ -18,14 +18,10 @@ const Stride& to_stride(nb::handle value, std::string_view what) {
 
 /// The integers of an iterable; TypeError. One beyond 64 bits is a ValueError: it is out of every range.
 std::vector<Index> to_positions(nb::handle value, std::string_view what, const char* name) {
-  const nb::object iterator = to_iterator(value, what, name);
   std::vector<Index> positions;
-  while (true) {
-    const nb::object entry = nb::steal(PyIter_Next(iterator.ptr()));
-    if (!entry.is_valid()) break;
+  for_each_item(value, what, name, [&](nb::handle entry) {
     positions.push_back(to_index<ValueError>(entry, what, "a position"));
-  }
-  if (PyErr_Occurred() != nullptr) throw_python_error();
+  });
   return positions;
 }
 
