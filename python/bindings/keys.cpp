@@ -76,22 +76,13 @@ SliceRange to_whole_range(nb::handle value) {
 /// One key per top-level mode, each converted and checked before the next is looked at.
 SliceKeys to_slice_keys(const Layout& layout, nb::handle key) {
   const nb::tuple entries = PyTuple_Check(key.ptr()) ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
-  check_slice_count(layout, entries.size());
-  SliceKeys keys;
-  for (std::size_t mode = 0; mode < entries.size(); ++mode) {
+  return checked_slice_keys(layout, entries.size(), [&](std::size_t mode, bool is_leaf) -> SliceKey {
     const nb::handle entry = entries[mode];
-    if (PySlice_Check(entry.ptr())) {
-      const bool is_leaf = layout.is_flat() || layout.select(std::span(&mode, 1)).is_leaf();
-      keys.emplace_back(is_leaf ? to_range(entry) : to_whole_range(entry));
-    } else if (is_integer(entry)) {
-      keys.emplace_back(clipped(entry));
-    } else {
-      raise<TypeError>("view", "a key must be an integer or slice: got ", python_type_name(entry),
-                       " for mode ", mode);
-    }
-    check_slice_key(layout, mode, keys.back());
-  }
-  return keys;
+    if (PySlice_Check(entry.ptr())) return is_leaf ? to_range(entry) : to_whole_range(entry);
+    if (is_integer(entry)) return clipped(entry);
+    raise<TypeError>("view", "a key must be an integer or slice: got ", python_type_name(entry), " for mode ",
+                     mode);
+  });
 }
 
 }  // namespace

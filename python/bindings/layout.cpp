@@ -33,12 +33,31 @@ T get_item(const T& value, nb::handle key) {
   return value.mode(static_cast<std::size_t>(i));
 }
 
+// All modes as `value[i]` gives them, from one walk over the nest.
+template <class T>
+nb::list modes_of(const T& value) {
+  const Coordinate all = value.top_level();
+  nb::list modes;
+  for (const Coordinate& mode : all.items()) modes.append(T(mode));
+  return modes;
+}
+
+nb::list modes_of(const Layout& layout) {
+  const Coordinate shape = layout.shape().top_level();
+  const Coordinate stride = layout.stride().top_level();
+  nb::list modes;
+  for (std::size_t i = 0; i < layout.rank(); ++i)
+    modes.append(Layout(Shape(shape.items()[i]), Stride(stride.items()[i])));
+  return modes;
+}
+
 // What Shape, Stride and Layout have in common: they are immutable sequences of modes with equality by value.
 template <class T, class Class>
 void bind_value(Class& cls) {
   cls.def("__len__", [](const T& self) { return self.rank(); })
       .def(
           "__getitem__", [](const T& self, nb::handle key) { return get_item(self, key); }, "key"_a.none())
+      .def("__iter__", [](const T& self) -> nb::typed<nb::iterator, T> { return nb::iter(modes_of(self)); })
       .def(
           "__eq__",
           [](const T& self, nb::handle other) {

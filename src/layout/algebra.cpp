@@ -187,12 +187,6 @@ void check_tiles(std::size_t tiles, std::size_t rank) {
                       "; give at most one tile per top-level mode");
 }
 
-void append_rest(detail::LayoutBuilder& out, const Layout& layout, std::size_t first) {
-  std::vector<std::size_t> rest;
-  for (std::size_t i = first; i < layout.rank(); ++i) rest.push_back(i);
-  out.modes(layout.select(rest));
-}
-
 }  // namespace
 
 std::optional<Index> Layout::uniform_preimage_extent(const Shape& target_shape) const {
@@ -251,7 +245,8 @@ Ref<IndexMap> Layout::compose_with(const Ref<IndexMap>& inner) const {
 Layout Layout::compose(const Shape& tile) const {
   std::vector<Layout> tiler;
   tiler.reserve(tile.rank());
-  for (std::size_t i = 0; i < tile.rank(); ++i) tiler.push_back(canonical(tile.mode(i)));
+  detail::NestCursor modes(tile.nest());
+  while (tiler.size() < tile.rank()) tiler.push_back(canonical(Shape(detail::take_mode(modes))));
   return compose(tiler);
 }
 
@@ -259,14 +254,15 @@ Layout Layout::compose(Sequence<Layout> tiler) const {
   if (tiler.empty()) return *this;
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder builder;
+  detail::ModeReader modes(*this);
   for (std::size_t i = 0; i < tiler.size(); ++i) {
-    const Layout mode = this->mode(i);
+    const Layout mode = modes.mode();
     if (tiler[i].cosize() > mode.size())
       raise<ValueError>("Layout.compose", "tile ", i, " reaches beyond its mode: cosize ", tiler[i].cosize(),
                         ", mode size ", mode.size(), "; use a tile within the mode");
     append_tile(builder, tiler[i], compose_flat(mode, tiler[i]));
   }
-  append_rest(builder, *this, tiler.size());
+  builder.modes(modes);
   return builder.finish();
 }
 
@@ -303,8 +299,9 @@ Layout Layout::divide_tiler(Sequence<Layout> tiler) const {
   if (tiler.empty()) return *this;
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder builder;
-  for (std::size_t i = 0; i < tiler.size(); ++i) builder.append(mode(i).divide(tiler[i]));
-  append_rest(builder, *this, tiler.size());
+  detail::ModeReader modes(*this);
+  for (const Layout& tile : tiler) builder.append(modes.mode().divide(tile));
+  builder.modes(modes);
   return builder.finish();
 }
 
@@ -313,10 +310,11 @@ Layout Layout::zipped_divide(Sequence<Layout> tiler) const {
   check_tiles(tiler.size(), rank());
   detail::LayoutBuilder tiles;
   detail::LayoutBuilder remainders;
-  for (std::size_t i = 0; i < tiler.size(); ++i) {
-    const Layout mode = this->mode(i);
-    append_tile(tiles, tiler[i], compose_flat(mode, tiler[i]));
-    const Layout remainder = tiler[i].complement(mode.size());
+  detail::ModeReader modes(*this);
+  for (const Layout& tile : tiler) {
+    const Layout mode = modes.mode();
+    append_tile(tiles, tile, compose_flat(mode, tile));
+    const Layout remainder = tile.complement(mode.size());
     append_tile(remainders, remainder, compose_flat(mode, remainder));
   }
   Layout rest = remainders.finish();
@@ -324,7 +322,7 @@ Layout Layout::zipped_divide(Sequence<Layout> tiler) const {
   detail::LayoutBuilder builder;
   builder.append(tiles.finish());
   builder.append(rest);
-  append_rest(builder, *this, tiler.size());
+  builder.modes(modes);
   return builder.finish();
 }
 

@@ -8,18 +8,25 @@ namespace orlop::inline v0::detail {
 /// Reads the modes of a nest in preorder.
 class NestCursor {
  public:
-  explicit NestCursor(const Nest& nest) noexcept : nest_(nest) {}
+  explicit NestCursor(const Nest& nest) noexcept : nest_(&nest) {}
 
   [[nodiscard]] bool at_leaf() const noexcept {
-    return nest_.profile.empty() || nest_.profile[token_] == leaf_token;
+    return nest_->profile.empty() || nest_->profile[token_] == leaf_token;
   }
   /// Reads a leaf.
   Index take_leaf() noexcept {
     ++token_;
-    return nest_.leaves[leaf_++];
+    return nest_->leaves[leaf_++];
   }
   /// Enters a nested mode and returns how many modes it has.
-  std::size_t open() noexcept { return static_cast<std::size_t>(nest_.profile[token_++]); }
+  std::size_t open() noexcept { return static_cast<std::size_t>(nest_->profile[token_++]); }
+  /// Passes so many top-level modes.
+  void skip_modes(std::size_t count) noexcept {
+    if (nest_->profile.empty())
+      leaf_ += count;
+    else
+      for (; count > 0; --count) skip();
+  }
   /// Passes one mode with all that it holds, and returns its leaves.
   std::span<const Index> skip() noexcept {
     const std::size_t first = leaf_;
@@ -29,11 +36,11 @@ class NestCursor {
       else
         pending += open();
     }
-    return std::span<const Index>(nest_.leaves).subspan(first, leaf_ - first);
+    return std::span<const Index>(nest_->leaves).subspan(first, leaf_ - first);
   }
 
  private:
-  const Nest& nest_;
+  const Nest* nest_;
   std::size_t token_ = 0;
   std::size_t leaf_ = 0;
 };
@@ -104,6 +111,48 @@ class NestBuilder {
   bool nested_ = false;
 };
 
+/// Takes the mode that `cursor` is at as a nest of its own: a nested mode's children become the top modes.
+[[nodiscard]] Nest take_mode(NestCursor& cursor);
+/// Takes it as it is, as the one mode of a nest.
+[[nodiscard]] Nest take_whole_mode(NestCursor& cursor);
+
+/// Reads the top-level modes of a layout one after another; the layout outlives it.
+class ModeReader {
+ public:
+  explicit ModeReader(const Layout& layout) noexcept
+      : shape_(layout.shape().nest()), stride_(layout.stride().nest()), left_(layout.rank()) {}
+
+  /// How many modes are yet to be read; nothing below may be called where there is none.
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+  [[nodiscard]] bool at_leaf() const noexcept { return shape_.at_leaf(); }
+  /// The next mode as Layout::mode gives it.
+  Layout mode() {
+    --left_;
+    return Layout(Shape(take_mode(shape_)), Stride(take_mode(stride_)));
+  }
+  /// The next mode as Layout::select gives it.
+  Layout whole_mode() {
+    --left_;
+    return Layout(Shape(take_whole_mode(shape_)), Stride(take_whole_mode(stride_)));
+  }
+  /// The extent and the stride of a mode that is a leaf.
+  std::pair<Index, Index> leaf() noexcept {
+    --left_;
+    return {shape_.take_leaf(), stride_.take_leaf()};
+  }
+  void skip() noexcept {
+    --left_;
+    shape_.skip();
+    stride_.skip();
+  }
+
+ private:
+  friend class LayoutBuilder;
+  NestCursor shape_;
+  NestCursor stride_;
+  std::size_t left_;
+};
+
 /// Builds a layout: the two nests side by side.
 class LayoutBuilder {
  public:
@@ -122,6 +171,16 @@ class LayoutBuilder {
   void modes(const Layout& layout) {
     shape_.modes(layout.shape().nest());
     stride_.modes(layout.stride().nest());
+  }
+  /// Copies the next mode.
+  void mode(ModeReader& reader) {
+    --reader.left_;
+    shape_.mode(reader.shape_);
+    stride_.mode(reader.stride_);
+  }
+  /// Copies all modes that are left.
+  void modes(ModeReader& reader) {
+    while (reader.left() > 0) mode(reader);
   }
   void append(const Layout& layout) {
     shape_.append(layout.shape().nest());

@@ -18,17 +18,18 @@ class Extraction {
  private:
   void level(const Layout& layout, detail::NestCursor& tree, std::size_t items) {
     if (layout.rank() != items) raise_mismatch(layout, items);
-    for (std::size_t i = 0; i < items; ++i) {
+    detail::ModeReader modes(layout);
+    for (; items > 0; --items) {
+      const bool is_leaf = modes.at_leaf();
+      const Layout mode = modes.mode();
       if (tree.at_leaf()) {
         tree.take_leaf();
-        out_.push_back(layout.mode(i));
+        out_.push_back(mode);
         continue;
       }
-      const std::size_t modes[] = {i};
-      const Layout mode = layout.select(modes);
       const std::size_t parts = tree.open();
-      if (mode.is_leaf()) raise_mismatch(mode, parts);
-      level(layout.mode(i), tree, parts);
+      if (is_leaf) raise_mismatch(mode, parts);
+      level(mode, tree, parts);
     }
   }
 
@@ -80,7 +81,7 @@ class Placement {
 };
 
 // Copies the mode the cursor is at as it will stand after a rearrangement: a group of one leaf has collapsed.
-// Its leaves become unnamed, and `positions` learns where each id went.
+// Its leaves become unnamed.
 class Inversion {
  public:
   Tree selection(const Tree& output) {
@@ -88,10 +89,7 @@ class Inversion {
     items(cursor, output.rank());
     return Tree(builder_.finish());
   }
-  [[nodiscard]] Index position(Index id) const {
-    const auto at = std::find(placed_.begin(), placed_.end(), id);
-    return at == placed_.end() ? -1 : static_cast<Index>(at - placed_.begin());
-  }
+  /// The id of each leaf.
   [[nodiscard]] const std::vector<Index>& placed() const { return placed_; }
 
  private:
@@ -144,18 +142,17 @@ std::pair<Tree, Tree> Layout::reverse_rearrange(const Tree& output, const Tree& 
   const auto sources = static_cast<Index>(selection.size());
   Inversion inversion;
   Tree new_selection = inversion.selection(output);
-  std::vector<bool> placed(selection.size());
-  for (const Index id : inversion.placed()) {
+  std::vector<Index> positions(selection.size(), -1);  // where each id went
+  for (std::size_t position = 0; position < inversion.placed().size(); ++position) {
+    const Index id = inversion.placed()[position];
     if (id < 0) continue;
     if (id >= sources)
       raise<ValueError>("reverse_rearrange", "an id is out of range: ", id, " with ", sources, " sources");
-    if (placed[static_cast<std::size_t>(id)])
-      raise<ValueError>("reverse_rearrange", "an id is duplicated: ", id);
-    placed[static_cast<std::size_t>(id)] = true;
+    Index& place = positions[static_cast<std::size_t>(id)];
+    if (place >= 0) raise<ValueError>("reverse_rearrange", "an id is duplicated: ", id);
+    place = static_cast<Index>(position);
   }
-  SmallVector<Index, 4> ids;
-  for (Index id = 0; id < sources; ++id) ids.push_back(inversion.position(id));
-  return {Tree(detail::with_leaves(selection.nest(), ids)), std::move(new_selection)};
+  return {Tree(detail::with_leaves(selection.nest(), positions)), std::move(new_selection)};
 }
 
 Layout Layout::coalesce_by_mode(const Tree& tree) const {

@@ -43,13 +43,10 @@ void describe_mode(NestCursor& cursor, std::vector<Node>& out) {
   out.push_back(Node::Pop);
 }
 
-NestCursor cursor_at(const Nest& nest, std::size_t i) {
+void check_mode(const Nest& nest, std::size_t i) {
   if (i >= nest.rank)
     raise<IndexError>("layout", "there is no mode ", i, ": the rank is ", nest.rank,
                       "; use 0 up to rank - 1");
-  NestCursor cursor(nest);
-  for (std::size_t passed = 0; passed < i; ++passed) cursor.skip();
-  return cursor;
 }
 
 template <class Modes>
@@ -95,8 +92,7 @@ Index single_leaf(const Nest& nest, std::string_view kind) {
 
 }  // namespace
 
-Nest mode_of(const Nest& nest, std::size_t i) {
-  NestCursor cursor = cursor_at(nest, i);
+Nest take_mode(NestCursor& cursor) {
   NestBuilder builder;
   if (cursor.at_leaf())
     builder.leaf(cursor.take_leaf());
@@ -105,10 +101,33 @@ Nest mode_of(const Nest& nest, std::size_t i) {
   return builder.finish();
 }
 
+Nest take_whole_mode(NestCursor& cursor) {
+  NestBuilder builder;
+  builder.mode(cursor);
+  return builder.finish();
+}
+
+Nest mode_of(const Nest& nest, std::size_t i) {
+  check_mode(nest, i);
+  NestCursor cursor(nest);
+  cursor.skip_modes(i);
+  return take_mode(cursor);
+}
+
 Nest select_modes(const Nest& nest, std::span<const std::size_t> modes) {
   NestBuilder builder;
+  // Where modes lie that have been passed, so that any order of them takes one walk.
+  std::vector<NestCursor> passed;
+  NestCursor next(nest);
   for (const std::size_t i : modes) {
-    NestCursor cursor = cursor_at(nest, i);
+    check_mode(nest, i);
+    NestCursor cursor(nest);
+    if (nest.profile.empty()) {
+      cursor.skip_modes(i);
+    } else {
+      for (; passed.size() <= i; next.skip()) passed.push_back(next);
+      cursor = passed[i];
+    }
     builder.mode(cursor);
   }
   return builder.finish();
@@ -248,8 +267,9 @@ std::string fitting_text(const Shape& shape, const Coordinate& coordinate) {
   }
   if (coordinate.items().size() != shape.rank())
     return text("use an entry for each of its ", shape.rank(), " modes, or one ordinal");
+  detail::NestCursor cursor(shape.nest());
   const auto fits = [&](std::size_t i) {
-    return shape.select(std::span(&i, 1))
+    return Shape(detail::take_whole_mode(cursor))
         .leaf_coordinates(Coordinate(std::vector{coordinate.items()[i]}))
         .has_value();
   };

@@ -16,23 +16,45 @@ namespace orlop::inline v0 {
 
 namespace {
 
+/// The number of each of some symbols; the symbols outlive it.
+class SymbolNumbers {
+ public:
+  explicit SymbolNumbers(const std::vector<SymbolId>& ids) {
+    entries_.reserve(ids.size());
+    for (const SymbolId& entry : ids) entries_.emplace_back(entry.symbol, entry.id);
+    std::ranges::sort(entries_);
+  }
+  /// Counts them.
+  explicit SymbolNumbers(const std::vector<std::string>& symbols) {
+    entries_.reserve(symbols.size());
+    for (const std::string& symbol : symbols)
+      entries_.emplace_back(symbol, static_cast<Index>(entries_.size()));
+    std::ranges::sort(entries_);
+  }
+
+  /// The symbol's number, or -1.
+  [[nodiscard]] Index find(std::string_view symbol) const {
+    const auto found = std::ranges::lower_bound(entries_, symbol, {}, &Entry::first);
+    return found == entries_.end() || found->first != symbol ? -1 : found->second;
+  }
+
+ private:
+  using Entry = std::pair<std::string_view, Index>;
+  std::vector<Entry> entries_;
+};
+
 /// One operand's symbols and the layouts they stand for.
 class Side {
  public:
   Side(const Layout& layout, const Tree& selection, const std::vector<SymbolId>& ids,
-       const std::vector<std::string>& common)
+       const SymbolNumbers& common)
       : ids_(ids), sources_(layout.extract_profile(selection)) {
     for (const SymbolId& entry : ids)
-      if (std::find(common.begin(), common.end(), entry.symbol) == common.end())
-        free_symbols_.push_back(entry.symbol);
+      if (common.find(entry.symbol) < 0) free_symbols_.push_back(entry.symbol);
   }
 
   /// The number of the symbol's source, or -1.
-  [[nodiscard]] Index id(const std::string& symbol) const {
-    for (const SymbolId& entry : ids_)
-      if (entry.symbol == symbol) return entry.id;
-    return -1;
-  }
+  [[nodiscard]] Index id(const std::string& symbol) const { return ids_.find(symbol); }
   [[nodiscard]] const Layout& source(const std::string& symbol) const {
     return sources_[static_cast<std::size_t>(id(symbol))];
   }
@@ -48,7 +70,7 @@ class Side {
   }
 
  private:
-  const std::vector<SymbolId>& ids_;
+  SymbolNumbers ids_;
   std::vector<std::string> free_symbols_;
   std::vector<Layout> sources_;
 };
@@ -141,15 +163,14 @@ Tensor contract_batches(const EinsumSpec& spec, const Tensor& lhs, const Side& l
   constexpr std::size_t rows_and_batch[] = {0, 2};
   const Shape shape = Shape::concat(lhs_batch.layout().shape().select(rows),
                                     rhs_batch.layout().shape().select(rows_and_batch));
+  const SymbolNumbers union_places(spec.union_symbols);
   // Where each symbol of the union stands among the product's symbols; a mode without any has one leaf.
   std::vector<Index> places(spec.union_symbols.size());
   std::vector<std::size_t> counts;
   Index place = 0;
   for (const auto* symbols : {&left.free_symbols(), &right.free_symbols(), &spec.batch_symbols}) {
-    for (std::size_t i = 0; i < symbols->size(); ++i) {
-      const auto found = std::find(spec.union_symbols.begin(), spec.union_symbols.end(), (*symbols)[i]);
-      places[static_cast<std::size_t>(found - spec.union_symbols.begin())] = place + static_cast<Index>(i);
-    }
+    for (std::size_t i = 0; i < symbols->size(); ++i)
+      places[static_cast<std::size_t>(union_places.find((*symbols)[i]))] = place + static_cast<Index>(i);
     counts.push_back(std::max<std::size_t>(symbols->size(), 1));
     place += static_cast<Index>(counts.back());
   }
@@ -173,10 +194,9 @@ Tree with_contracted(const EinsumSpec& spec) {
   builder.modes(spec.general_output.nest());
   builder.pop();
   builder.push();
+  const SymbolNumbers contracted(spec.contraction_symbols);
   for (std::size_t i = 0; i < spec.union_symbols.size(); ++i)
-    if (std::find(spec.contraction_symbols.begin(), spec.contraction_symbols.end(), spec.union_symbols[i]) !=
-        spec.contraction_symbols.end())
-      builder.leaf(static_cast<Index>(i));
+    if (contracted.find(spec.union_symbols[i]) >= 0) builder.leaf(static_cast<Index>(i));
   builder.pop();
   return Tree(builder.finish());
 }
@@ -194,8 +214,9 @@ Tensor multiply_and_sum(const EinsumSpec& spec, const Tensor& lhs, const Side& l
 
 Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description) {
   const EinsumSpec& spec = parse_einsum(description);
-  const Side left(lhs.layout(), spec.lhs_selection, spec.lhs_symbol_ids, spec.common_symbols);
-  const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids, spec.common_symbols);
+  const SymbolNumbers common(spec.common_symbols);
+  const Side left(lhs.layout(), spec.lhs_selection, spec.lhs_symbol_ids, common);
+  const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids, common);
   check_shared_sizes(spec, left, right);
   if (spec.batch_symbols.empty()) return contract(spec, lhs, left, rhs, right);
   if (multiplies_batches(spec, lhs, left, rhs, right)) return contract_batches(spec, lhs, left, rhs, right);

@@ -24,11 +24,14 @@ struct Leaves {
 
 /// The leaves of the top-level modes `first` … `last - 1` of `layout`.
 [[nodiscard]] inline Leaves leaves_of_modes(const Layout& layout, std::size_t first, std::size_t last) {
-  const Shape shape = layout.shape();
-  detail::NestCursor cursor(shape.nest());
-  std::size_t before = 0;
-  std::size_t count = 0;
-  for (std::size_t mode = 0; mode < last; ++mode) (mode < first ? before : count) += cursor.skip().size();
+  std::size_t before = first;
+  std::size_t count = last - first;
+  if (!layout.is_flat()) {
+    const Shape shape = layout.shape();
+    detail::NestCursor cursor(shape.nest());
+    before = count = 0;
+    for (std::size_t mode = 0; mode < last; ++mode) (mode < first ? before : count) += cursor.skip().size();
+  }
   return {layout.extents().subspan(before, count), layout.strides().subspan(before, count)};
 }
 

@@ -17,11 +17,10 @@ struct Mode {
   std::optional<Layout> nested{};
 };
 
-Mode top_mode(const Layout& layout, std::size_t position) {
-  if (layout.is_flat()) return {layout.extents()[position], layout.strides()[position]};
-  Layout mode = layout.select(std::span(&position, 1));
-  if (mode.is_leaf()) return {mode.extents()[0], mode.strides()[0]};
-  return {.nested = std::move(mode)};
+Mode next_mode(detail::ModeReader& modes) {
+  if (!modes.at_leaf()) return {.nested = modes.whole_mode()};
+  const auto [extent, stride] = modes.leaf();
+  return {extent, stride};
 }
 
 void append(detail::LayoutBuilder& builder, const Mode& mode) {
@@ -75,30 +74,40 @@ ModeSlice range_mode(const Mode& mode, std::size_t position, const SliceRange& r
   return {Mode{width / step, checked_multiply(mode.stride, step, "view")}, start * mode.stride, start != 0};
 }
 
-ModeSlice slice_mode(const Layout& layout, std::size_t position, const SliceKey& key) {
-  const Mode mode = top_mode(layout, position);
-  if (const auto* index = std::get_if<Index>(&key)) return index_mode(mode, position, *index);
-  return range_mode(mode, position, std::get<SliceRange>(key));
-}
-
-}  // namespace
-
 void check_slice_count(const Layout& layout, std::size_t keys) {
   if (keys != layout.rank())
     raise<ValueError>("view", "a slice needs exactly one key per top-level mode: got ", keys, " for rank ",
                       layout.rank(), "; use : for modes to keep");
 }
 
-void check_slice_key(const Layout& layout, std::size_t mode, const SliceKey& key) {
-  static_cast<void>(slice_mode(layout, mode, key));
+ModeSlice slice_mode(const Mode& mode, std::size_t position, const SliceKey& key) {
+  if (const auto* index = std::get_if<Index>(&key)) return index_mode(mode, position, *index);
+  return range_mode(mode, position, std::get<SliceRange>(key));
+}
+
+}  // namespace
+
+SliceKeys checked_slice_keys(const Layout& layout, std::size_t count,
+                             const std::function<SliceKey(std::size_t mode, bool is_leaf)>& key_of) {
+  check_slice_count(layout, count);
+  detail::ModeReader modes(layout);
+  SliceKeys keys;
+  keys.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Mode mode = next_mode(modes);
+    keys.push_back(key_of(i, !mode.nested));
+    static_cast<void>(slice_mode(mode, i, keys.back()));
+  }
+  return keys;
 }
 
 LayoutView slice_layout(const Layout& layout, std::span<const SliceKey> keys) {
   check_slice_count(layout, keys.size());
   detail::LayoutBuilder builder;
+  detail::ModeReader modes(layout);
   LayoutView view;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const ModeSlice slice = slice_mode(layout, i, keys[i]);
+    const ModeSlice slice = slice_mode(next_mode(modes), i, keys[i]);
     if (slice.mode) append(builder, *slice.mode);
     view.offset += slice.offset;
     view.is_shifted = view.is_shifted || slice.is_shifted;
@@ -188,26 +197,27 @@ std::size_t mode_position(std::string_view what, Index dim, std::size_t limit) {
 
 Layout squeeze_layout(const Layout& layout, Index dim) {
   const std::size_t position = mode_position("squeeze", dim, layout.rank());
-  const Mode mode = top_mode(layout, position);
+  detail::ModeReader modes(layout);
+  detail::LayoutBuilder builder;
+  while (modes.left() > layout.rank() - position) builder.mode(modes);
+  const Mode mode = next_mode(modes);
   if (mode.nested)
     raise<ValueError>("squeeze", "mode ", position, " is nested: ", mode.nested->shape(),
                       "; only a leaf of extent 1 can go");
   if (mode.extent != 1)
     raise<ValueError>("squeeze", "mode ", position, " has extent ", mode.extent,
                       "; only a leaf of extent 1 can go");
-  detail::LayoutBuilder builder;
-  for (std::size_t i = 0; i < layout.rank(); ++i)
-    if (i != position) append(builder, top_mode(layout, i));
+  builder.modes(modes);
   return builder.finish();
 }
 
 Layout unsqueeze_layout(const Layout& layout, Index dim) {
   const std::size_t position = mode_position("unsqueeze", dim, layout.rank() + 1);
+  detail::ModeReader modes(layout);
   detail::LayoutBuilder builder;
-  for (std::size_t i = 0; i <= layout.rank(); ++i) {
-    if (i == position) builder.leaf(1, 0);
-    if (i < layout.rank()) append(builder, top_mode(layout, i));
-  }
+  while (modes.left() > layout.rank() - position) builder.mode(modes);
+  builder.leaf(1, 0);
+  builder.modes(modes);
   return builder.finish();
 }
 

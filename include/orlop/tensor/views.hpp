@@ -2,6 +2,7 @@
 // layout. permute, broadcast_to and rearrange are members of Layout.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <variant>
@@ -34,10 +35,11 @@ struct LayoutView {
 /// ‹out of domain›, ‹positive step›, ‹non-empty›, ‹divisible by its step›, ‹whole slices›.
 /// `(6,8):(1,6)` by `{3, SliceRange{2, 8, 3}}` is `2:18` at offset 15.
 [[nodiscard]] ORLOP_API LayoutView slice_layout(const Layout& layout, std::span<const SliceKey> keys);
-/// The first check of slice_layout: as many keys as top-level modes.
-ORLOP_API void check_slice_count(const Layout& layout, std::size_t keys);
-/// The check of one key of slice_layout, for callers that make their keys one by one.
-ORLOP_API void check_slice_key(const Layout& layout, std::size_t mode, const SliceKey& key);
+/// `count` keys for slice_layout, made one by one: `key_of` gives the key of each top-level mode, told
+/// whether it is a leaf, and the key is checked as slice_layout would before the next one is asked for.
+[[nodiscard]] ORLOP_API SliceKeys
+checked_slice_keys(const Layout& layout, std::size_t count,
+                   const std::function<SliceKey(std::size_t mode, bool is_leaf)>& key_of);
 
 /// The same ordinals in another shape. ValueError ‹same logical size›, ‹coalesces to one logical leaf›.
 [[nodiscard]] ORLOP_API Layout reshape_layout(const Layout& layout, const Shape& shape);

@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "layout/nest.hpp"
+
 namespace orlop::inline v0 {
 
 namespace {
@@ -10,13 +12,16 @@ namespace {
 /// "1.0.2" for a leaf: the modes that lead to it.
 std::string leaf_path(const Shape& shape, std::size_t leaf) {
   std::string path;
-  Shape rest = shape;
-  while (true) {
+  for (detail::NestCursor cursor(shape.nest());; cursor.open()) {
     std::size_t mode = 0;
-    while (rest.mode(mode).leaves().size() <= leaf) leaf -= rest.mode(mode++).leaves().size();
+    for (detail::NestCursor next = cursor;; cursor = next) {
+      const std::size_t leaves = next.skip().size();
+      if (leaves > leaf) break;
+      leaf -= leaves;
+      ++mode;
+    }
     path += text(path.empty() ? "" : ".", mode);
-    rest = rest.mode(mode);
-    if (rest.is_int()) return path;
+    if (cursor.at_leaf()) return path;
   }
 }
 
