@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
+#include <list>
 #include <random>
 #include <set>
 #include <sstream>
@@ -448,6 +450,33 @@ TEST(StridedLoop, WalksEveryRangeOfOrdinals) {
     });
     ASSERT_EQ(ordinal, std::max(first, last));
   }
+}
+
+TEST(Sequence, TakesIntegersOfAnyType) {
+  const std::vector<int> order{1, 0};
+  const int sizes[] = {3, 4};
+  const Layout layout = Layout::canonical(Shape::flat(sizes));
+  EXPECT_EQ(layout, Layout::canonical(Shape{3, 4}));
+  EXPECT_EQ(layout.permute(order).shape(), (Shape{4, 3}));
+  EXPECT_EQ(layout.permute(std::span(order)).shape(), (Shape{4, 3}));
+  EXPECT_EQ(layout.permute(std::list<short>{1, 0}).shape(), (Shape{4, 3}));
+  const std::initializer_list<int> list{1, 0};
+  EXPECT_EQ(layout.permute(list).shape(), (Shape{4, 3}));
+  EXPECT_EQ(layout.select(order), layout.permute(order));
+  EXPECT_EQ(Stride::flat(std::array<unsigned, 2>{4, 1}), (Stride{4, 1}));
+  const Sequence<Index> copy = Sequence<Index>(order);
+  EXPECT_THAT(std::vector<Index>(copy.begin(), copy.end()), ElementsAre(1, 0));
+}
+
+TEST(Sequence, RefusesIntegersThatDoNotFit) {
+  expect_error<OverflowError>(
+      [] { return Shape::flat(std::vector<std::uint64_t>{2, std::uint64_t{1} << 63}); },
+      "an integer is out of range: 9223372036854775808");
+  expect_error<OverflowError>([] { return Layout::canonical(Shape{2}).select(std::vector<int>{-1}); },
+                              "an integer is out of range: -1");
+  static_assert(!std::constructible_from<Sequence<Index>, const std::vector<bool>&>);
+  static_assert(!std::constructible_from<Sequence<Index>, const std::string&>);
+  static_assert(!std::constructible_from<Sequence<Index>, const std::vector<double>&>);
 }
 
 }  // namespace
