@@ -175,6 +175,23 @@ TEST_F(CpuKernels, OperandsThatStandStillAgreeWithTheReference) {
     }
 }
 
+TEST_F(CpuKernels, LongRowsBesideWhatIsRepeatedAgreeWithTheReference) {
+  const Shape shape{520, 4500};  // beyond the caches, so that the result is written past them
+  const std::vector<float> values = random_floats(shape.size(), random_);
+  const Layout rows(shape, Stride{4500, 1});
+  for (const Stride& stride : {Stride{0, 0}, Stride{0, 1}, Stride{1, 0}, Stride{4500, 1}}) {
+    const Layout other(shape, stride);
+    for (const std::vector<Layout>& layouts :
+         {std::vector{rows, other}, std::vector{other, rows}, std::vector{rows, other, rows}}) {
+      const std::string_view name = layouts.size() == 2 ? "sub" : "clamp";
+      const Tensor result = run(name, Backend::cpu, values, layouts);
+      const Tensor expected = run(name, Backend::reference, values, layouts);
+      EXPECT_TRUE(slot_bytes_of(result) == slot_bytes_of(expected))
+          << text(name, " of ", layouts[0], " and ", layouts[1]);
+    }
+  }
+}
+
 TEST_F(CpuKernels, TheFirstOfSeveralElementsOutsideInt32IsNamedWhateverTheThreads) {
   std::vector<std::int32_t> slots(static_cast<std::size_t>(many), 1);
   for (const Index bad : {many / 3, many / 2, many - 1})
