@@ -1,6 +1,7 @@
-"""For every test: threads, and the interpreter's end as the end of what the tests made."""
+"""For every test: threads, interrupts, and the interpreter's end as the end of what the tests made."""
 
 import gc
+import signal
 
 import pytest
 
@@ -14,6 +15,14 @@ def threads(request):
     orlop.set_thread_count(request.param)
     yield
     orlop.set_thread_count(before)
+
+
+@pytest.fixture
+def interruptible():
+    """Python's own handler of an interrupt, also where the process was started without one, in the background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 def pytest_unconfigure():

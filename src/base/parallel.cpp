@@ -108,6 +108,8 @@ void set_thread_count(Index count) {
   chosen_count.store(count, std::memory_order_relaxed);
 }
 
+bool detail::is_in_loop() noexcept { return is_inside; }
+
 void detail::run_parallel(Index count, Index grain, void (*run)(void*, Index, Index), void* body) {
   if (count <= 0) return;
   constexpr Index ranges_per_thread = 4;  // where one thread is held up, the others take over

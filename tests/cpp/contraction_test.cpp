@@ -3,8 +3,11 @@
 #include <string>
 
 #include "backends.hpp"
+#include "interrupts.hpp"
+#include "orlop/interop/friendly.hpp"
 #include "orlop/operation/autograd.hpp"
 #include "orlop/operation/functional.hpp"
+#include "orlop/operation/grad_mode.hpp"
 
 namespace orlop {
 namespace {
@@ -303,6 +306,34 @@ TEST(Matmul, GradientsContractTheCotangent) {
       EXPECT_EQ(gradients[0]->layout(), left.is_injective() ? left : Layout::canonical(left.shape()));
     }
   });
+}
+
+TEST(Matmul, LongOnesCanBeInterrupted) {
+  const Tensor square = friendly::ones({2600, 2600});
+  EXPECT_GE(checks_of([&] { return matmul(square, square); }), 1);
+  EXPECT_EQ(checks_until_interrupted([&] { return matmul(square, square); }), 1);
+  const Tensor result = matmul(square, square);
+  EXPECT_THAT(elements<float>(reduce_max(result, "a b -> 1")), ElementsAre(2600.0F));
+  EXPECT_THAT(elements<float>(reduce_min(result, "a b -> 1")), ElementsAre(2600.0F));
+  for (const DType& dtype : {std::cref(dtypes::Float32), std::cref(dtypes::Int32)}) {
+    const Tensor lhs = friendly::ones({768, 4096}, dtype);
+    const Tensor rhs = friendly::ones({2048, 4096}, dtype);
+    const AccumulatorOptions options{&dtype == &dtypes::Int32 ? nullptr : &dtypes::Float64};
+    EXPECT_EQ(checks_until_interrupted([&] { return matmul(lhs, rhs, options); }), 1);
+  }
+}
+
+TEST(Matmul, BatchesCanBeInterrupted) {
+  const NoGrad no_grad;  // else they are multiplied and summed
+  const Tensor many = friendly::ones({600, 600, 48});
+  const Tensor few = friendly::ones({2600, 2600, 1});
+  for (const Tensor& batch : {many, few})
+    EXPECT_EQ(checks_until_interrupted([&] { return einsum(batch, batch, "i k b, j k b -> i j b"); }), 1);
+}
+
+TEST(Matmul, ShortOnesAskForNoInterrupt) {
+  const Tensor square = friendly::ones({500, 500});
+  EXPECT_EQ(checks_of([&] { return matmul(square, square); }), 0);
 }
 
 }  // namespace

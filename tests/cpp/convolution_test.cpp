@@ -2,6 +2,8 @@
 #include <limits>
 
 #include "backends.hpp"
+#include "interrupts.hpp"
+#include "orlop/interop/friendly.hpp"
 #include "orlop/operation/autograd.hpp"
 #include "orlop/operation/functional.hpp"
 
@@ -140,6 +142,23 @@ TEST(ConvGeneral, RefusesWhatDoesNotFit) {
       ThrowsMessage<ValueError>(HasSubstr("kernel_dims")));
   const Padding huge[] = {{std::numeric_limits<Index>::max(), 1}};
   EXPECT_THROW((void)conv_general(lhs, lhs, one_step, huge), OverflowError);
+}
+
+TEST(ConvGeneral, LongOnesCanBeInterrupted) {
+  const Tensor lhs = friendly::ones({1, 256, 30000});
+  const Tensor kernel = friendly::ones({256, 256, 9});
+  EXPECT_EQ(checks_until_interrupted([&] { return conv_general(lhs, kernel, one_step, no_padding); }), 1);
+  const Tensor result = conv_general(lhs, kernel, one_step, no_padding);
+  EXPECT_THAT(elements<float>(reduce_max(result, "b f p -> 1")), ElementsAre(2304.0F));
+  EXPECT_THAT(elements<float>(reduce_min(result, "b f p -> 1")), ElementsAre(2304.0F));
+  for (const Tensor& operand : {lhs, kernel}) {
+    const Tensor cotangent = friendly::ones({1, 256, 30000 - 8});
+    EXPECT_EQ(
+        checks_until_interrupted([&] { return grad(result, {operand}, cotangent, {.retain_graph = true}); }),
+        1);
+  }
+  EXPECT_EQ(checks_of([&] { return conv_general(lhs, friendly::ones({8, 256, 9}), one_step, no_padding); }),
+            0);
 }
 
 }  // namespace

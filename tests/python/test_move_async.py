@@ -318,14 +318,6 @@ def test_inside_an_owners_scope_the_move_is_over_on_return():
     source._relinquish_ownership(token)
 
 
-@pytest.fixture
-def interruptible():
-    """Python's own handler of an interrupt, also where the process was started without one, in the background."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_wait_but_not_the_move():
     tensor, destination = cpu_line(1.0), file_backed()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -86,6 +87,27 @@ def test_long_kernels_run_without_the_interpreter():
     finally:
         sys.setswitchinterval(interval)
     pytest.fail("no other thread ran during a kernel")
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_a_long_product():
+    operand = friendly.ones(4608, 4608)
+
+    def product():
+        start = time.process_time()
+        try:
+            orlop.matmul(operand, operand)
+        finally:
+            seconds.append(time.process_time() - start)
+
+    seconds = []
+    product()
+    timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        product()
+    timer.join()
+    assert seconds[1] < seconds[0] / 2  # of the processors: what else they do does not count
 
 
 def test_operand_released_by_another_thread_stays_valid_for_the_kernel_that_reads_it():

@@ -1,11 +1,13 @@
 // CPU matmul: BLAS where the operands lie as it wants them, otherwise on packed copies; exact integers and
 // the Float64 accumulator in blocks of doubles.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "carriers/cpu/kernels/blas.hpp"
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/parts.hpp"
 #include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
@@ -64,22 +66,6 @@ class BlasOperand {
   BlasMatrix<float> matrix_{};  // of offset 0
 };
 
-/// The fewest parts that make `least_work` multiplications, where each makes `work`.
-Index grain_of(double least_work, double work) {
-  return static_cast<Index>(std::clamp(least_work / work, 1.0, 0x1p40));
-}
-
-/// result += product, where the result's layout is none that BLAS could write.
-void add_product(const KernelCall& call, const BlasMatrix<float>& a, const BlasMatrix<float>& b) {
-  const Scratch<float> product(a.rows * b.rows);
-  multiply(a, b, 0.0F, product.data(), a.rows);
-  const float* next = product.data();
-  auto* const result = reinterpret_cast<float*>(call.result);
-  const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
-  for (const Index column : offsets_of(leaves_of_modes(call.layout, 1, 2)))
-    for (const Index row : rows) result[row + column] += *next++;
-}
-
 /// The result, or the first of a batch, as BLAS writes it; nothing where its layout does not fit.
 std::optional<BlasMatrix<float>> target_of(const KernelCall& call) {
   return blas_matrix(call.result, leaves_of_modes(call.layout, 0, 1), leaves_of_modes(call.layout, 1, 2));
@@ -95,7 +81,7 @@ void multiply_in_panels(const BlasMatrix<float>& a, const BlasMatrix<float>& b, 
       static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
   const Index panels = (rows - 1) / panel + 1;
   // Each range arranges all of the other operand for itself: two for each thread are enough.
-  const Index grain = std::max(grain_of(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
+  const Index grain = std::max(items_of(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
                                panels / (2 * thread_count()));
   parallel_for(panels, grain, [&](Index first, Index last) {
     const Index row = first * panel;
@@ -105,6 +91,39 @@ void multiply_in_panels(const BlasMatrix<float>& a, const BlasMatrix<float>& b, 
     else
       multiply(a.some_rows(row, count), b, beta, c + row, leading);
   });
+}
+
+/// At most `most` of `rows` rows, that make parts about equally long.
+Index rows_of_part(Index rows, double most) {
+  constexpr Index together = 64;  // as BLAS arranges them
+  const Index parts = std::max<Index>(static_cast<Index>(std::ceil(static_cast<double>(rows) / most)), 1);
+  return ((rows - 1) / parts / together + 1) * together;
+}
+
+/// The same in parts as in_parts() makes them: nearly squares, for each arranges its rows of both operands
+/// anew.
+void multiply_in_parts(const BlasMatrix<float>& a, const BlasMatrix<float>& b, float beta, float* c,
+                       Index leading) {
+  const double most = part_work * static_cast<double>(thread_count()) / static_cast<double>(a.terms);
+  const Index left = rows_of_part(a.rows, std::max(std::sqrt(most), most / static_cast<double>(b.rows)));
+  const Index right = rows_of_part(b.rows, most / static_cast<double>(std::min(left, a.rows)));
+  for (Index j = 0; j < b.rows; j += right)
+    for (Index i = 0; i < a.rows; i += left) {
+      if (i + j > 0) check_interrupts();
+      multiply_in_panels(a.some_rows(i, std::min(left, a.rows - i)),
+                         b.some_rows(j, std::min(right, b.rows - j)), beta, c + i + j * leading, leading);
+    }
+}
+
+/// result += product, where the result's layout is none that BLAS could write.
+void add_product(const KernelCall& call, const BlasMatrix<float>& a, const BlasMatrix<float>& b) {
+  const Scratch<float> product(a.rows * b.rows);
+  multiply_in_parts(a, b, 0.0F, product.data(), a.rows);
+  const float* next = product.data();
+  auto* const result = reinterpret_cast<float*>(call.result);
+  const std::vector<Index> rows = offsets_of(leaves_of_modes(call.layout, 0, 1));
+  for (const Index column : offsets_of(leaves_of_modes(call.layout, 1, 2)))
+    for (const Index row : rows) result[row + column] += *next++;
 }
 
 /// result = product + beta · result, for every matrix of a batch.
@@ -118,16 +137,19 @@ void matmul_float(const KernelCall& call, float beta) {
   auto* const result = reinterpret_cast<float*>(call.result);
   const std::vector<Index> entries = entries_of(call.layout);
   const auto count = static_cast<Index>(entries.size());
-  if (count < 2 * thread_count()) {
-    for (std::size_t i = 0; i < entries.size(); ++i)
-      multiply_in_panels(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
-    return;
-  }
   const double work = static_cast<double>(call.layout.size()) / static_cast<double>(count) *
                       static_cast<double>(left.matrix().terms);
-  parallel_for(count, grain_of(0x1p20, work), [&](Index first, Index last) {
+  const bool is_one_by_one = count < 2 * thread_count() || work > part_work;
+  const auto multiply_all = [&](auto multiply_one, Index first, Index last) {
     for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
-      multiply(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
+      multiply_one(left.matrix(i), right.matrix(i), beta, result + entries[i], target->leading);
+  };
+  in_parts(count, work, [&](Index begin, Index end) {
+    if (is_one_by_one) return multiply_all(multiply_in_parts, begin, end);
+    constexpr void (*multiply_one)(const BlasMatrix<float>&, const BlasMatrix<float>&, float, float*, Index) =
+        multiply;
+    parallel_for(end - begin, items_of(0x1p20, work),
+                 [&](Index first, Index last) { multiply_all(multiply_one, begin + first, begin + last); });
   });
 }
 
@@ -230,7 +252,10 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
   const std::vector<Index> columns = offsets_of(leaves_of_modes(call.layout, 1, 2));
   const Index row_blocks = (lhs.rows() - 1) / block_rows + 1;
   const Index column_blocks = (rhs.rows() - 1) / block_columns + 1;
-  parallel_for(row_blocks * column_blocks, 1, [&](Index first, Index last) {
+  // BLAS multiplies half as many doubles in the same time.
+  const double work = 2.0 * static_cast<double>(planes_of(digits) * block_rows * block_columns) *
+                      static_cast<double>(lhs.terms());
+  const auto run_tasks = [&](Index first, Index last) {
     Scratch<double> left, right;
     for (Index task = first; task < last; ++task) {
       const Index i = task % row_blocks * block_rows;
@@ -249,6 +274,9 @@ void contract_blocks(const KernelCall& call, const Matrix& lhs, const Matrix& rh
           store(result[rows[static_cast<std::size_t>(row)] + columns[static_cast<std::size_t>(column)]],
                 block, position++);
     }
+  };
+  in_parts(row_blocks * column_blocks, work, [&](Index begin, Index end) {
+    parallel_for(end - begin, 1, [&](Index first, Index last) { run_tasks(begin + first, begin + last); });
   });
 }
 
@@ -340,8 +368,11 @@ class SideBySide {
     const auto pairs = static_cast<Index>(result_.rows.size() * result_.terms.size());
     const Index some = std::max<Index>(most_sums / count_, 1);
     const double work = static_cast<double>(some * count_) * static_cast<double>(lhs_.terms.size());
-    parallel_for((pairs - 1) / some + 1, grain_of(0x1p18, work), [&](Index first, Index last) {
-      for (Index part = first; part < last; ++part) sum(part * some, std::min((part + 1) * some, pairs));
+    in_parts((pairs - 1) / some + 1, work, [&](Index begin, Index end) {
+      parallel_for(end - begin, items_of(0x1p18, work), [&](Index first, Index last) {
+        for (Index part = begin + first; part < begin + last; ++part)
+          sum(part * some, std::min((part + 1) * some, pairs));
+      });
     });
   }
 
@@ -380,8 +411,15 @@ class SideBySide {
 void matmul_of_batches(const KernelCall& call) {
   use_one_blas_thread();
   if (call.plan.accumulator_dtype != &dtypes::Float32) {
-    parallel_for(leaves_of_modes(call.layout, 2, 3).size(), 1,
-                 [&](Index first, Index last) { multiply_entries(call, matmul, first, last); });
+    const Index count = leaves_of_modes(call.layout, 2, 3).size();
+    const double work = 2.0 * static_cast<double>(call.layout.size()) / static_cast<double>(count) *
+                        static_cast<double>(leaves_of_modes(*call.operands[0].layout, 1, 2).size());
+    const Index grain = work > part_work ? count : 1;  // long ones take all threads, one by one
+    in_parts(count, work, [&](Index begin, Index end) {
+      parallel_for(end - begin, grain, [&](Index first, Index last) {
+        multiply_entries(call, matmul, begin + first, begin + last);
+      });
+    });
     return;
   }
   if (SideBySide::fits(call)) return SideBySide(call).run();

@@ -11,6 +11,7 @@
 #include "carriers/cpu/kernels/correlation.hpp"
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/parts.hpp"
 #include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
@@ -63,22 +64,27 @@ class KernelGradient {
     const std::vector<Block> blocks = blocks_of(windows_.modes(), most);
     const double work = static_cast<double>(rows_) * static_cast<double>(size) *
                         static_cast<double>(together) * static_cast<double>(blocks.front().count);
-    std::mutex mutex;
-    std::map<Index, std::vector<float>> sums;  // of each range of tasks but the first
-    parallel_for(static_cast<Index>(blocks.size()) * parts, task_grain(work), [&](Index first, Index last) {
-      std::vector<float> own(first == 0 ? 0 : static_cast<std::size_t>(is_depthwise_ ? size : rows_ * size));
-      float* const sum = first == 0 ? result : own.data();
-      Workspace workspace(*this);
-      for (Index task = first; task < last; ++task) {
-        const Index entry = task % parts * together;
-        add_block(blocks[static_cast<std::size_t>(task / parts)],
-                  {entry, std::min(entry + together, lhs_.batch())}, workspace, task == first, sum);
-      }
-      if (first == 0) return;
-      const std::lock_guard lock(mutex);
-      sums.emplace(first, std::move(own));
+    in_parts(static_cast<Index>(blocks.size()) * parts, work, [&](Index begin, Index end) {
+      std::mutex mutex;
+      std::map<Index, std::vector<float>> sums;  // of each range of tasks but the first
+      parallel_for(end - begin, task_grain(work), [&](Index first, Index last) {
+        std::vector<float> own(first == 0 ? 0
+                                          : static_cast<std::size_t>(is_depthwise_ ? size : rows_ * size));
+        float* const sum = first == 0 ? result : own.data();
+        Workspace workspace(*this);
+        for (Index task = begin + first; task < begin + last; ++task) {
+          const Index entry = task % parts * together;
+          const bool is_first = task == 0 || (first > 0 && task == begin + first);
+          add_block(blocks[static_cast<std::size_t>(task / parts)],
+                    {entry, std::min(entry + together, lhs_.batch())}, workspace, is_first, sum);
+        }
+        if (first == 0) return;
+        const std::lock_guard lock(mutex);
+        sums.emplace(first, std::move(own));
+      });
+      for (const auto& [first, sum] : sums)
+        std::transform(sum.begin(), sum.end(), result, result, std::plus());
     });
-    for (const auto& [first, sum] : sums) std::transform(sum.begin(), sum.end(), result, result, std::plus());
   }
 
  private:

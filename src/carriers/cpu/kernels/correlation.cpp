@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "carriers/cpu/kernels/fibre.hpp"
+#include "carriers/cpu/kernels/parts.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 
@@ -40,17 +41,21 @@ class Correlation {
     const Index together = std::min(batch, most_batch);
     const Index parts = (batch - 1) / together + 1;
     const bool copies = !is_read_in_place_ && !field_.is_feature_fastest();
+    const double position_work = static_cast<double>(rows_) * static_cast<double>(windows_.column_size()) *
+                                 static_cast<double>(together);
     const std::vector<Block> blocks = blocks_of(
-        windows_.modes(), block_positions(copies, field_, windows_.modes(), batch == 1 ? 1 : rows_));
-    const double work = static_cast<double>(rows_) * static_cast<double>(windows_.column_size()) *
-                        static_cast<double>(together) * static_cast<double>(blocks.front().count);
-    parallel_for(static_cast<Index>(blocks.size()) * parts, task_grain(work), [&](Index first, Index last) {
-      Workspace workspace(*this);
-      for (Index task = first; task < last; ++task) {
-        const Index entry = task % parts * together;
-        run_block(blocks[static_cast<std::size_t>(task / parts)], {entry, std::min(entry + together, batch)},
-                  workspace, result);
-      }
+        windows_.modes(), std::min(block_positions(copies, field_, windows_.modes(), batch == 1 ? 1 : rows_),
+                                   items_of(part_work, position_work)));
+    const double work = position_work * static_cast<double>(blocks.front().count);
+    in_parts(static_cast<Index>(blocks.size()) * parts, work, [&](Index begin, Index end) {
+      parallel_for(end - begin, task_grain(work), [&](Index first, Index last) {
+        Workspace workspace(*this);
+        for (Index task = begin + first; task < begin + last; ++task) {
+          const Index entry = task % parts * together;
+          run_block(blocks[static_cast<std::size_t>(task / parts)],
+                    {entry, std::min(entry + together, batch)}, workspace, result);
+        }
+      });
     });
   }
 
@@ -192,6 +197,7 @@ class PhasedCorrelation {
     }
     if (reached < positions) std::fill_n(result, positions * column_, 0.0F);
     for (Index choice = 0; choice < count; ++choice) {
+      if (choice > 0) check_interrupts();
       std::vector<Phase> phases;
       Index rest = choice;
       for (const std::vector<Phase>& some : choices) {
