@@ -46,7 +46,8 @@ def carrier_files(
     sources: dict[pathlib.Path, str], folder: str
 ) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
     """The files of a carrier that every carrier has, and the files of the core that name its class in code."""
-    class_name = {"cpu": "CPU"}.get(folder, "".join(word.capitalize() for word in folder.split("_")))
+    special = {"cpu": "CPU", "block_device": "BlockDeviceCarrier"}
+    class_name = special.get(folder, "".join(word.capitalize() for word in folder.split("_")))
     named = re.compile(rf"\b{class_name}\b")
     own = [
         path

@@ -5,6 +5,8 @@
 #include <nanobind/stl/pair.h>
 
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "dtype.hpp"
 #include "tensor.hpp"
@@ -21,37 +23,55 @@ Argument to_operand(nb::handle value) {
   return python_argument(value);
 }
 
+/// A docstring with what holds for every operation, and an example: the call of `name` with `arguments`, and
+/// the values of its result.
+std::string with_example(std::string_view doc, std::string_view name, std::string_view arguments,
+                         std::string_view result) {
+  return text(
+      doc,
+      "\n\nComputed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges "
+      "and\ngradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,\n"
+      "UnsupportedOperationPlan where the carrier does not compute it.\n\n"
+      ">>> from orlop import friendly\n>>> friendly.to_list(orlop.",
+      name, "(", arguments, "))\n", result, "\n");
+}
+
 using BinaryFunction = Tensor (*)(Argument, Argument);
 using UnaryFunction = Tensor (*)(const Tensor&);
 
 template <BinaryFunction function>
-void bind_binary(nb::module_& module, const char* name, const char* doc, const char* first = "lhs",
-                 const char* second = "rhs") {
+void bind_binary(nb::module_& module, const char* name, const char* doc, const char* arguments,
+                 const char* result, const char* first = "lhs", const char* second = "rhs") {
   const std::string signature =
       text("def ", name, "(", first, ": Tensor | float, ", second, ": Tensor | float) -> Tensor");
   module.def(
       name, [](nb::handle lhs, nb::handle rhs) { return function(to_operand(lhs), to_operand(rhs)); },
-      nb::arg(first).none(), nb::arg(second).none(), nb::sig(signature.c_str()), doc);
+      nb::arg(first).none(), nb::arg(second).none(), nb::sig(signature.c_str()),
+      with_example(doc, name, arguments, result).c_str());
 }
 
 /// Of two Tensors.
 template <Tensor (*function)(const Tensor&, const Tensor&)>
-void bind_tensors(nb::module_& module, const char* name, const char* doc) {
+void bind_tensors(nb::module_& module, const char* name, const char* doc, const char* arguments,
+                  const char* result) {
   const std::string signature = text("def ", name, "(lhs: Tensor, rhs: Tensor) -> Tensor");
   module.def(
       name,
       [name](nb::handle lhs, nb::handle rhs) {
         return function(to_tensor(lhs, name, "lhs"), to_tensor(rhs, name, "rhs"));
       },
-      "lhs"_a.none(), "rhs"_a.none(), nb::sig(signature.c_str()), doc);
+      "lhs"_a.none(), "rhs"_a.none(), nb::sig(signature.c_str()),
+      with_example(doc, name, arguments, result).c_str());
 }
 
 template <UnaryFunction function>
-void bind_unary(nb::module_& module, const char* name, const char* doc) {
+void bind_unary(nb::module_& module, const char* name, const char* doc, std::string_view values,
+                std::string_view result) {
   const std::string signature = text("def ", name, "(tensor: Tensor) -> Tensor");
   module.def(
       name, [name](nb::handle tensor) { return function(to_tensor(tensor, name, "tensor")); },
-      "tensor"_a.none(), nb::sig(signature.c_str()), doc);
+      "tensor"_a.none(), nb::sig(signature.c_str()),
+      with_example(doc, name, text("friendly.tensor([", values, "])"), result).c_str());
 }
 
 template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, Index)>
@@ -93,52 +113,75 @@ Tensor bound_conv_general(nb::handle lhs, nb::handle kernel, nb::handle strides,
 }
 
 void bind_binary_operations(nb::module_& module) {
-  bind_binary<&add>(module, "add", "lhs + rhs, element by element; either side may be a number.");
-  bind_binary<&sub>(module, "sub", "lhs - rhs, element by element; either side may be a number.");
-  bind_binary<&mul>(module, "mul", "lhs * rhs, element by element; either side may be a number.");
-  bind_binary<&div>(module, "div", "lhs / rhs as Float32; either side may be a number.");
-  bind_binary<&pow>(module, "pow", "base ** exponent; either side may be a number.", "base", "exponent");
-  bind_binary<&maximum>(module, "maximum", "The greater of both; a NaN wins.");
-  bind_binary<&minimum>(module, "minimum", "The lesser of both; a NaN wins.");
-  bind_binary<&eq>(module, "eq", "lhs == rhs as Bool.");
-  bind_binary<&ne>(module, "ne", "lhs != rhs as Bool.");
-  bind_binary<&lt>(module, "lt", "lhs < rhs as Bool.");
-  bind_binary<&le>(module, "le", "lhs <= rhs as Bool.");
-  bind_binary<&gt>(module, "gt", "lhs > rhs as Bool: lt with the operands swapped.");
-  bind_binary<&ge>(module, "ge", "lhs >= rhs as Bool: le with the operands swapped.");
-  bind_tensors<&elementwise_mul>(module, "elementwise_mul", "lhs * rhs of two Tensors, element by element.");
+  bind_binary<&add>(module, "add", "lhs + rhs, element by element; either side may be a number.",
+                    "friendly.tensor([1, 2]), 10", "[11.0, 12.0]");
+  bind_binary<&sub>(module, "sub", "lhs - rhs, element by element; either side may be a number.",
+                    "friendly.tensor([1, 2]), 10", "[-9.0, -8.0]");
+  bind_binary<&mul>(module, "mul", "lhs * rhs, element by element; either side may be a number.",
+                    "friendly.tensor([1, 2]), 10", "[10.0, 20.0]");
+  bind_binary<&div>(module, "div", "lhs / rhs as Float32; either side may be a number.",
+                    "friendly.tensor([1, 2]), 4", "[0.25, 0.5]");
+  bind_binary<&pow>(module, "pow", "base ** exponent; either side may be a number.",
+                    "friendly.tensor([2, 3]), 2", "[4.0, 9.0]", "base", "exponent");
+  bind_binary<&maximum>(module, "maximum", "The greater of both; a NaN wins.", "friendly.tensor([1, 5]), 3",
+                        "[3.0, 5.0]");
+  bind_binary<&minimum>(module, "minimum", "The lesser of both; a NaN wins.", "friendly.tensor([1, 5]), 3",
+                        "[1.0, 3.0]");
+  bind_binary<&eq>(module, "eq", "lhs == rhs as Bool.", "friendly.tensor([1, 5]), 5", "[False, True]");
+  bind_binary<&ne>(module, "ne", "lhs != rhs as Bool.", "friendly.tensor([1, 5]), 5", "[True, False]");
+  bind_binary<&lt>(module, "lt", "lhs < rhs as Bool.", "friendly.tensor([1, 5]), 5", "[True, False]");
+  bind_binary<&le>(module, "le", "lhs <= rhs as Bool.", "friendly.tensor([1, 5]), 5", "[True, True]");
+  bind_binary<&gt>(module, "gt", "lhs > rhs as Bool: lt with the operands swapped.",
+                   "friendly.tensor([1, 5]), 3", "[False, True]");
+  bind_binary<&ge>(module, "ge", "lhs >= rhs as Bool: le with the operands swapped.",
+                   "friendly.tensor([1, 5]), 5", "[False, True]");
+  bind_tensors<&elementwise_mul>(module, "elementwise_mul", "lhs * rhs of two Tensors, element by element.",
+                                 "friendly.tensor([1, 2]), friendly.tensor([3, 4])", "[3.0, 8.0]");
   bind_tensors<&rem>(module, "rem",
                      "The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).\n"
-                     "ValueError where an Int32 divisor is 0.");
+                     "ValueError where an Int32 divisor is 0.",
+                     "friendly.tensor([7, -7]), friendly.tensor([4, 4])", "[3.0, -3.0]");
 }
 
 void bind_unary_operations(nb::module_& module) {
-  bind_unary<&neg>(module, "neg", "-tensor.");
-  bind_unary<&abs>(module, "abs", "The size of each element.");
-  bind_unary<&sign>(module, "sign", "-1, 0 or 1 as each element is below, at or above 0; NaN stays.");
-  bind_unary<&recip>(module, "recip", "1 / tensor, for Float32.");
-  bind_unary<&sqrt>(module, "sqrt", "The square root of each element, NaN below 0.");
-  bind_unary<&rsqrt>(module, "rsqrt", "1 / sqrt(tensor), in two roundings.");
-  bind_unary<&exp>(module, "exp", "e to the power of each element, as Float32.");
-  bind_unary<&exp2>(module, "exp2", "2 to the power of each element.");
-  bind_unary<&log>(module, "log", "The natural logarithm of each element.");
-  bind_unary<&log2>(module, "log2", "The logarithm to base 2 of each element.");
-  bind_unary<&sin>(module, "sin", "The sine of each element, in radians.");
-  bind_unary<&cos>(module, "cos", "The cosine of each element, in radians.");
-  bind_unary<&erf>(module, "erf", "The error function of each element.");
-  bind_unary<&floor>(module, "floor", "The greatest integer that is not above each element.");
-  bind_unary<&ceil>(module, "ceil", "The least integer that is not below each element.");
-  bind_unary<&round>(module, "round", "The nearest integer, ties to even.");
-  bind_unary<&logical_not>(module, "logical_not", "As Bool: True at 0 and at False, otherwise False.");
-  bind_unary<&relu>(module, "relu", "Each element where it is positive, otherwise 0; NaN stays.");
-  bind_unary<&tanh>(module, "tanh", "The hyperbolic tangent of each element, as Float32.");
-  bind_unary<&gelu>(module, "gelu", "x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32.");
-  bind_unary<&silu>(module, "silu", "x * sigmoid(x) of each element, as Float32.");
-  bind_unary<&softplus>(module, "softplus", "log(1 + exp(x)) of each element, as Float32; no overflow.");
-  bind_unary<&elu>(module, "elu", "Each element where it is positive, otherwise exp(x) - 1, as Float32.");
-  bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.");
+  bind_unary<&neg>(module, "neg", "-tensor.", "1, -2", "[-1.0, 2.0]");
+  bind_unary<&abs>(module, "abs", "The size of each element.", "1, -2", "[1.0, 2.0]");
+  bind_unary<&sign>(module, "sign", "-1, 0 or 1 as each element is below, at or above 0; NaN stays.",
+                    "3, 0, -2", "[1.0, 0.0, -1.0]");
+  bind_unary<&recip>(module, "recip", "1 / tensor, for Float32.", "2, 4", "[0.5, 0.25]");
+  bind_unary<&sqrt>(module, "sqrt", "The square root of each element, NaN below 0.", "4, 9", "[2.0, 3.0]");
+  bind_unary<&rsqrt>(module, "rsqrt", "1 / sqrt(tensor), in two roundings.", "4, 16", "[0.5, 0.25]");
+  bind_unary<&exp>(module, "exp", "e to the power of each element, as Float32.", "0, -200", "[1.0, 0.0]");
+  bind_unary<&exp2>(module, "exp2", "2 to the power of each element.", "3, -1", "[8.0, 0.5]");
+  bind_unary<&log>(module, "log", "The natural logarithm of each element.", "1, 0", "[0.0, -inf]");
+  bind_unary<&log2>(module, "log2", "The logarithm to base 2 of each element.", "8, 0.5", "[3.0, -1.0]");
+  bind_unary<&sin>(module, "sin", "The sine of each element, in radians.", "0", "[0.0]");
+  bind_unary<&cos>(module, "cos", "The cosine of each element, in radians.", "0", "[1.0]");
+  bind_unary<&erf>(module, "erf", "The error function of each element.", "0, 9", "[0.0, 1.0]");
+  bind_unary<&floor>(module, "floor", "The greatest integer that is not above each element.", "1.5, -1.5",
+                     "[1.0, -2.0]");
+  bind_unary<&ceil>(module, "ceil", "The least integer that is not below each element.", "1.5, -1.5",
+                    "[2.0, -1.0]");
+  bind_unary<&round>(module, "round", "The nearest integer, ties to even.", "0.5, 1.5, -2.6",
+                     "[0.0, 2.0, -3.0]");
+  bind_unary<&logical_not>(module, "logical_not", "As Bool: True at 0 and at False, otherwise False.", "0, 2",
+                           "[True, False]");
+  bind_unary<&relu>(module, "relu", "Each element where it is positive, otherwise 0; NaN stays.", "3, -2",
+                    "[3.0, 0.0]");
+  bind_unary<&tanh>(module, "tanh", "The hyperbolic tangent of each element, as Float32.", "0, 20",
+                    "[0.0, 1.0]");
+  bind_unary<&gelu>(module, "gelu", "x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32.", "0, 10",
+                    "[0.0, 10.0]");
+  bind_unary<&silu>(module, "silu", "x * sigmoid(x) of each element, as Float32.", "0, 100", "[0.0, 100.0]");
+  bind_unary<&softplus>(module, "softplus", "log(1 + exp(x)) of each element, as Float32; no overflow.",
+                        "-200, 200", "[0.0, 200.0]");
+  bind_unary<&elu>(module, "elu", "Each element where it is positive, otherwise exp(x) - 1, as Float32.",
+                   "2, -200", "[2.0, -1.0]");
+  bind_unary<&sigmoid>(module, "sigmoid", "1 / (1 + exp(-x)) of each element, as Float32.", "0, 100",
+                       "[0.5, 1.0]");
   bind_unary<&leaky_relu>(module, "leaky_relu",
-                          "Each element from 0 on, otherwise 0.01 times it, as Float32.");
+                          "Each element from 0 on, otherwise 0.01 times it, as Float32.", "3, -100",
+                          "[3.0, -1.0]");
 }
 
 void bind_ternary_operations(nb::module_& module) {
@@ -149,8 +192,12 @@ void bind_ternary_operations(nb::module_& module) {
       },
       nb::sig("def clamp(tensor: Tensor, lower: Tensor | float, upper: Tensor | float) -> Tensor"),
       "tensor"_a.none(), "lower"_a.none(), "upper"_a.none(),
-      "minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).\n"
-      "Nothing asks that lower is below upper. NaN anywhere gives NaN.");
+      R"(minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).
+Nothing asks that lower is below upper. NaN anywhere gives NaN.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.clamp(friendly.tensor([-3, 0.5, 7]), 0, 1))
+[0.0, 0.5, 1.0])");
   module.def(
       "select",
       [](nb::handle condition, nb::handle on_true, nb::handle on_false) {
@@ -159,7 +206,14 @@ void bind_ternary_operations(nb::module_& module) {
       },
       nb::sig("def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor"),
       "condition"_a.none(), "on_true"_a.none(), "on_false"_a.none(),
-      "on_true where the Bool condition holds, otherwise on_false.");
+      R"(on_true where the Bool condition holds, otherwise on_false.
+
+Errors: TypeError for a condition that is not Bool or branches of two dtypes.
+
+>>> from orlop import friendly
+>>> a = friendly.tensor([1, 5])
+>>> friendly.to_list(orlop.select(a > 2, a, -a))
+[-1.0, 5.0])");
 }
 
 void bind_contractions(nb::module_& module) {
@@ -173,7 +227,15 @@ void bind_contractions(nb::module_& module) {
       },
       nb::sig("def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: DType | None = None) -> Tensor"),
       "lhs"_a.none(), "rhs"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
-      "y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.");
+      R"(y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
+
+Both have two modes. Sums of Float32 are carried in accumulator_dtype, Float32 by default or Float64; those of
+Int32 are exact. Errors: ValueError where the modes do not fit, OverflowError where a sum leaves Int32.
+
+>>> from orlop import friendly
+>>> a = friendly.tensor([[1, 2], [3, 4]])
+>>> friendly.to_list(orlop.matmul(a, friendly.tensor([[1, 0]])))
+[1.0, 3.0])");
   module.def(
       "conv_general", &bound_conv_general,
       nb::sig(
@@ -184,14 +246,19 @@ void bind_contractions(nb::module_& module) {
       "lhs"_a.none(), "kernel"_a.none(), "strides"_a.none(), "padding"_a.none(), nb::kw_only(),
       "lhs_dilation"_a = nb::none(), "kernel_dilation"_a = nb::none(), "feature_groups"_a.none() = 1,
       "lhs_dims"_a = nb::none(), "kernel_dims"_a = nb::none(), "output_dims"_a = nb::none(),
-      "Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, "
-      "spatial...],\n"
-      "both Float32, as [batch, out feature, spatial...] (P67).\n\n"
-      "strides, lhs_dilation and kernel_dilation are one positive integer per spatial mode, padding one\n"
-      "(low, high). feature_groups divides the features of lhs and result. lhs_dims and kernel_dims name "
-      "the\n"
-      "source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation\n"
-      "count as zeros. TypeError and ValueError name the parameter.");
+      R"(Cross-correlation of lhs [batch, feature, spatial...] with kernel [out feature, in feature, spatial...],
+both Float32, as [batch, out feature, spatial...] (P67).
+
+strides, lhs_dilation and kernel_dilation are one positive integer per spatial mode, padding one
+(low, high). feature_groups divides the features of lhs and result. lhs_dims and kernel_dims name the
+source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation
+count as zeros. TypeError and ValueError name the parameter.
+
+>>> from orlop import friendly
+>>> lhs = orlop.reshape(friendly.tensor([1, 2, 4]), orlop.Shape(1, 1, 3))
+>>> kernel = orlop.reshape(friendly.tensor([3, -1]), orlop.Shape(1, 1, 2))
+>>> friendly.to_list(orlop.conv_general(lhs, kernel, (1,), ((0, 0),)))
+[1.0, 2.0])");
 }
 
 void bind_indexing(nb::module_& module) {
@@ -203,15 +270,31 @@ void bind_indexing(nb::module_& module) {
       },
       nb::sig("def gather(tensor: Tensor, indices: Tensor, axis: int) -> Tensor"), "tensor"_a.none(),
       "indices"_a.none(), "axis"_a.none(),
-      "The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) "
-      "(P68).");
+      R"(The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
+
+>>> from orlop import friendly
+>>> indices = friendly.tensor([2, 0], dtype=orlop.DType.Int32)
+>>> friendly.to_list(orlop.gather(friendly.tensor([5, 6, 7]), indices, 0))
+[7.0, 5.0])");
   bind_scatter<&scatter>(
       module, "scatter",
-      "A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.\n"
-      "ValueError where an index is repeated, IndexError outside [0, extent) (P68).");
+      R"(A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
+ValueError where an index is repeated, IndexError outside [0, extent) (P68).
+
+>>> from orlop import friendly
+>>> indices = friendly.tensor([2, 0], dtype=orlop.DType.Int32)
+>>> updates = friendly.tensor([8, 9])
+>>> friendly.to_list(orlop.scatter(friendly.tensor([5, 6, 7]), indices, updates, 0))
+[9.0, 6.0, 8.0])");
   bind_scatter<&scatter_add>(
       module, "scatter_add",
-      "A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).");
+      R"(A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
+
+>>> from orlop import friendly
+>>> indices = friendly.tensor([2, 2], dtype=orlop.DType.Int32)
+>>> updates = friendly.tensor([8, 9])
+>>> friendly.to_list(orlop.scatter_add(friendly.tensor([5, 6, 7]), indices, updates, 0))
+[5.0, 6.0, 24.0])");
 }
 
 void bind_scan_and_ordering(nb::module_& module) {
@@ -223,10 +306,13 @@ void bind_scan_and_ordering(nb::module_& module) {
       },
       nb::sig("def cumsum(tensor: Tensor, dimension: int) -> Tensor"), "tensor"_a.none(),
       "dimension"_a.none(),
-      "The sum of the elements up to and including each one along the ordinals of a mode, in the shape of "
-      "the\n"
-      "Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;\n"
-      "OverflowError where a sum leaves it. ValueError for a mode that there is not.");
+      R"(The sum of the elements up to and including each one along the ordinals of a mode, in the shape of the
+Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;
+OverflowError where a sum leaves it. ValueError for a mode that there is not.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.cumsum(friendly.tensor([1, 2, 3]), 0))
+[1.0, 3.0, 6.0])");
   module.def(
       "_sort",
       [](nb::handle tensor, nb::handle axis, nb::handle descending) {

@@ -21,8 +21,6 @@ constexpr const char* enum_name = nullptr;
 template <>
 constexpr const char* enum_name<OperandRole> = "OperandRole";
 template <>
-constexpr const char* enum_name<WeakScalarKind> = "WeakScalarKind";
-template <>
 constexpr const char* enum_name<Arithmetic> = "Arithmetic";
 template <>
 constexpr const char* enum_name<Accumulation> = "Accumulation";
@@ -259,11 +257,6 @@ void bind_resolution(nb::module_& module) {
 }
 
 }  // namespace
-
-nb::object from_enum(OperandRole value) { return member(value); }
-nb::object from_enum(WeakScalarKind value) { return member(value); }
-nb::object from_enum(Arithmetic value) { return member(value); }
-nb::object from_enum(Accumulation value) { return member(value); }
 
 const OperationExecutionOptions* to_options(nb::handle value, std::string_view what) {
   return value.is_none() ? nullptr : &to_instance<OperationExecutionOptions>(value, what, "options");

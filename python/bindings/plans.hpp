@@ -8,12 +8,6 @@
 
 namespace orlop::bindings {
 
-/// The Python member for `value`; the enumerations live in orlop.carriers.operation_policy.
-nb::object from_enum(OperandRole value);
-nb::object from_enum(WeakScalarKind value);
-nb::object from_enum(Arithmetic value);
-nb::object from_enum(Accumulation value);
-
 /// The OperationExecutionOptions behind `value`; null for None; otherwise TypeError.
 const OperationExecutionOptions* to_options(nb::handle value, std::string_view what);
 /// An OperationPlan, or TypeError.

@@ -777,140 +777,559 @@ def from_buffer(arg0: object, /, *, copy: bool | None = None) -> Tensor:
     """
 
 def add(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs + rhs, element by element; either side may be a number."""
+    """
+    lhs + rhs, element by element; either side may be a number.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.add(friendly.tensor([1, 2]), 10))
+    [11.0, 12.0]
+    """
 
 def sub(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs - rhs, element by element; either side may be a number."""
+    """
+    lhs - rhs, element by element; either side may be a number.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.sub(friendly.tensor([1, 2]), 10))
+    [-9.0, -8.0]
+    """
 
 def mul(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs * rhs, element by element; either side may be a number."""
+    """
+    lhs * rhs, element by element; either side may be a number.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.mul(friendly.tensor([1, 2]), 10))
+    [10.0, 20.0]
+    """
 
 def div(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs / rhs as Float32; either side may be a number."""
+    """
+    lhs / rhs as Float32; either side may be a number.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.div(friendly.tensor([1, 2]), 4))
+    [0.25, 0.5]
+    """
 
 def pow(base: Tensor | float, exponent: Tensor | float) -> Tensor:
-    """base ** exponent; either side may be a number."""
+    """
+    base ** exponent; either side may be a number.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.pow(friendly.tensor([2, 3]), 2))
+    [4.0, 9.0]
+    """
 
 def maximum(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """The greater of both; a NaN wins."""
+    """
+    The greater of both; a NaN wins.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.maximum(friendly.tensor([1, 5]), 3))
+    [3.0, 5.0]
+    """
 
 def minimum(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """The lesser of both; a NaN wins."""
+    """
+    The lesser of both; a NaN wins.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.minimum(friendly.tensor([1, 5]), 3))
+    [1.0, 3.0]
+    """
 
 def eq(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs == rhs as Bool."""
+    """
+    lhs == rhs as Bool.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.eq(friendly.tensor([1, 5]), 5))
+    [False, True]
+    """
 
 def ne(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs != rhs as Bool."""
+    """
+    lhs != rhs as Bool.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.ne(friendly.tensor([1, 5]), 5))
+    [True, False]
+    """
 
 def lt(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs < rhs as Bool."""
+    """
+    lhs < rhs as Bool.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.lt(friendly.tensor([1, 5]), 5))
+    [True, False]
+    """
 
 def le(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs <= rhs as Bool."""
+    """
+    lhs <= rhs as Bool.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.le(friendly.tensor([1, 5]), 5))
+    [True, True]
+    """
 
 def gt(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs > rhs as Bool: lt with the operands swapped."""
+    """
+    lhs > rhs as Bool: lt with the operands swapped.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.gt(friendly.tensor([1, 5]), 3))
+    [False, True]
+    """
 
 def ge(lhs: Tensor | float, rhs: Tensor | float) -> Tensor:
-    """lhs >= rhs as Bool: le with the operands swapped."""
+    """
+    lhs >= rhs as Bool: le with the operands swapped.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.ge(friendly.tensor([1, 5]), 5))
+    [False, True]
+    """
 
 def elementwise_mul(lhs: Tensor, rhs: Tensor) -> Tensor:
-    """lhs * rhs of two Tensors, element by element."""
+    """
+    lhs * rhs of two Tensors, element by element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.elementwise_mul(friendly.tensor([1, 2]), friendly.tensor([3, 4])))
+    [3.0, 8.0]
+    """
 
 def rem(lhs: Tensor, rhs: Tensor) -> Tensor:
     """
     The remainder of lhs / rhs truncated, exact and of the sign of lhs: C's fmod (P62).
     ValueError where an Int32 divisor is 0.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.rem(friendly.tensor([7, -7]), friendly.tensor([4, 4])))
+    [3.0, -3.0]
     """
 
 def neg(tensor: Tensor) -> Tensor:
-    """-tensor."""
+    """
+    -tensor.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.neg(friendly.tensor([1, -2])))
+    [-1.0, 2.0]
+    """
 
 def abs(tensor: Tensor) -> Tensor:
-    """The size of each element."""
+    """
+    The size of each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.abs(friendly.tensor([1, -2])))
+    [1.0, 2.0]
+    """
 
 def sign(tensor: Tensor) -> Tensor:
-    """-1, 0 or 1 as each element is below, at or above 0; NaN stays."""
+    """
+    -1, 0 or 1 as each element is below, at or above 0; NaN stays.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.sign(friendly.tensor([3, 0, -2])))
+    [1.0, 0.0, -1.0]
+    """
 
 def recip(tensor: Tensor) -> Tensor:
-    """1 / tensor, for Float32."""
+    """
+    1 / tensor, for Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.recip(friendly.tensor([2, 4])))
+    [0.5, 0.25]
+    """
 
 def sqrt(tensor: Tensor) -> Tensor:
-    """The square root of each element, NaN below 0."""
+    """
+    The square root of each element, NaN below 0.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.sqrt(friendly.tensor([4, 9])))
+    [2.0, 3.0]
+    """
 
 def rsqrt(tensor: Tensor) -> Tensor:
-    """1 / sqrt(tensor), in two roundings."""
+    """
+    1 / sqrt(tensor), in two roundings.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.rsqrt(friendly.tensor([4, 16])))
+    [0.5, 0.25]
+    """
 
 def exp(tensor: Tensor) -> Tensor:
-    """e to the power of each element, as Float32."""
+    """
+    e to the power of each element, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.exp(friendly.tensor([0, -200])))
+    [1.0, 0.0]
+    """
 
 def exp2(tensor: Tensor) -> Tensor:
-    """2 to the power of each element."""
+    """
+    2 to the power of each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.exp2(friendly.tensor([3, -1])))
+    [8.0, 0.5]
+    """
 
 def log(tensor: Tensor) -> Tensor:
-    """The natural logarithm of each element."""
+    """
+    The natural logarithm of each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.log(friendly.tensor([1, 0])))
+    [0.0, -inf]
+    """
 
 def log2(tensor: Tensor) -> Tensor:
-    """The logarithm to base 2 of each element."""
+    """
+    The logarithm to base 2 of each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.log2(friendly.tensor([8, 0.5])))
+    [3.0, -1.0]
+    """
 
 def sin(tensor: Tensor) -> Tensor:
-    """The sine of each element, in radians."""
+    """
+    The sine of each element, in radians.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.sin(friendly.tensor([0])))
+    [0.0]
+    """
 
 def cos(tensor: Tensor) -> Tensor:
-    """The cosine of each element, in radians."""
+    """
+    The cosine of each element, in radians.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.cos(friendly.tensor([0])))
+    [1.0]
+    """
 
 def erf(tensor: Tensor) -> Tensor:
-    """The error function of each element."""
+    """
+    The error function of each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.erf(friendly.tensor([0, 9])))
+    [0.0, 1.0]
+    """
 
 def floor(tensor: Tensor) -> Tensor:
-    """The greatest integer that is not above each element."""
+    """
+    The greatest integer that is not above each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.floor(friendly.tensor([1.5, -1.5])))
+    [1.0, -2.0]
+    """
 
 def ceil(tensor: Tensor) -> Tensor:
-    """The least integer that is not below each element."""
+    """
+    The least integer that is not below each element.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.ceil(friendly.tensor([1.5, -1.5])))
+    [2.0, -1.0]
+    """
 
 def round(tensor: Tensor) -> Tensor:
-    """The nearest integer, ties to even."""
+    """
+    The nearest integer, ties to even.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.round(friendly.tensor([0.5, 1.5, -2.6])))
+    [0.0, 2.0, -3.0]
+    """
 
 def logical_not(tensor: Tensor) -> Tensor:
-    """As Bool: True at 0 and at False, otherwise False."""
+    """
+    As Bool: True at 0 and at False, otherwise False.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.logical_not(friendly.tensor([0, 2])))
+    [True, False]
+    """
 
 def relu(tensor: Tensor) -> Tensor:
-    """Each element where it is positive, otherwise 0; NaN stays."""
+    """
+    Each element where it is positive, otherwise 0; NaN stays.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.relu(friendly.tensor([3, -2])))
+    [3.0, 0.0]
+    """
 
 def tanh(tensor: Tensor) -> Tensor:
-    """The hyperbolic tangent of each element, as Float32."""
+    """
+    The hyperbolic tangent of each element, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.tanh(friendly.tensor([0, 20])))
+    [0.0, 1.0]
+    """
 
 def gelu(tensor: Tensor) -> Tensor:
-    """x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32."""
+    """
+    x / 2 * (1 + erf(x / sqrt(2))) of each element, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.gelu(friendly.tensor([0, 10])))
+    [0.0, 10.0]
+    """
 
 def silu(tensor: Tensor) -> Tensor:
-    """x * sigmoid(x) of each element, as Float32."""
+    """
+    x * sigmoid(x) of each element, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.silu(friendly.tensor([0, 100])))
+    [0.0, 100.0]
+    """
 
 def softplus(tensor: Tensor) -> Tensor:
-    """log(1 + exp(x)) of each element, as Float32; no overflow."""
+    """
+    log(1 + exp(x)) of each element, as Float32; no overflow.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.softplus(friendly.tensor([-200, 200])))
+    [0.0, 200.0]
+    """
 
 def elu(tensor: Tensor) -> Tensor:
-    """Each element where it is positive, otherwise exp(x) - 1, as Float32."""
+    """
+    Each element where it is positive, otherwise exp(x) - 1, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.elu(friendly.tensor([2, -200])))
+    [2.0, -1.0]
+    """
 
 def sigmoid(tensor: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)) of each element, as Float32."""
+    """
+    1 / (1 + exp(-x)) of each element, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.sigmoid(friendly.tensor([0, 100])))
+    [0.5, 1.0]
+    """
 
 def leaky_relu(tensor: Tensor) -> Tensor:
-    """Each element from 0 on, otherwise 0.01 times it, as Float32."""
+    """
+    Each element from 0 on, otherwise 0.01 times it, as Float32.
+
+    Computed by the carrier of the first Tensor; docs/operations.md has dtypes, values at the edges and
+    gradient. Errors: TypeError for other operands, ValueError for shapes that do not broadcast,
+    UnsupportedOperationPlan where the carrier does not compute it.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.leaky_relu(friendly.tensor([3, -100])))
+    [3.0, -1.0]
+    """
 
 def clamp(tensor: Tensor, lower: Tensor | float, upper: Tensor | float) -> Tensor:
     """
     minimum(maximum(tensor, lower), upper); each bound is a Tensor or a number (P63).
     Nothing asks that lower is below upper. NaN anywhere gives NaN.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.clamp(friendly.tensor([-3, 0.5, 7]), 0, 1))
+    [0.0, 0.5, 1.0]
     """
 
 def select(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
-    """on_true where the Bool condition holds, otherwise on_false."""
+    """
+    on_true where the Bool condition holds, otherwise on_false.
+
+    Errors: TypeError for a condition that is not Bool or branches of two dtypes.
+
+    >>> from orlop import friendly
+    >>> a = friendly.tensor([1, 5])
+    >>> friendly.to_list(orlop.select(a > 2, a, -a))
+    [-1.0, 5.0]
+    """
 
 def matmul(lhs: Tensor, rhs: Tensor, *, accumulator_dtype: DType | None = None) -> Tensor:
     """
     y[i, j] = sum over k of lhs[i, k] * rhs[j, k]: the second modes of both are contracted.
+
+    Both have two modes. Sums of Float32 are carried in accumulator_dtype, Float32 by default or Float64; those of
+    Int32 are exact. Errors: ValueError where the modes do not fit, OverflowError where a sum leaves Int32.
+
+    >>> from orlop import friendly
+    >>> a = friendly.tensor([[1, 2], [3, 4]])
+    >>> friendly.to_list(orlop.matmul(a, friendly.tensor([[1, 0]])))
+    [1.0, 3.0]
     """
 
 def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: Sequence[Sequence[int]], *, lhs_dilation: Sequence[int] | None = None, kernel_dilation: Sequence[int] | None = None, feature_groups: int = 1, lhs_dims: Sequence[int] | None = None, kernel_dims: Sequence[int] | None = None, output_dims: Sequence[int] | None = None) -> Tensor:
@@ -922,11 +1341,22 @@ def conv_general(lhs: Tensor, kernel: Tensor, strides: Sequence[int], padding: S
     (low, high). feature_groups divides the features of lhs and result. lhs_dims and kernel_dims name the
     source's mode in each role, output_dims permutes the result. Padding and the holes of lhs_dilation
     count as zeros. TypeError and ValueError name the parameter.
+
+    >>> from orlop import friendly
+    >>> lhs = orlop.reshape(friendly.tensor([1, 2, 4]), orlop.Shape(1, 1, 3))
+    >>> kernel = orlop.reshape(friendly.tensor([3, -1]), orlop.Shape(1, 1, 2))
+    >>> friendly.to_list(orlop.conv_general(lhs, kernel, (1,), ((0, 0),)))
+    [1.0, 2.0]
     """
 
 def gather(tensor: Tensor, indices: Tensor, axis: int) -> Tensor:
     """
     The entries of a mode at Int32 indices, whose modes take its place. IndexError outside [0, extent) (P68).
+
+    >>> from orlop import friendly
+    >>> indices = friendly.tensor([2, 0], dtype=orlop.DType.Int32)
+    >>> friendly.to_list(orlop.gather(friendly.tensor([5, 6, 7]), indices, 0))
+    [7.0, 5.0]
     """
 
 @overload
@@ -934,6 +1364,12 @@ def scatter(base: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor
     """
     A copy of base in which updates, of the shape that gather gives, replace the entries at the indices.
     ValueError where an index is repeated, IndexError outside [0, extent) (P68).
+
+    >>> from orlop import friendly
+    >>> indices = friendly.tensor([2, 0], dtype=orlop.DType.Int32)
+    >>> updates = friendly.tensor([8, 9])
+    >>> friendly.to_list(orlop.scatter(friendly.tensor([5, 6, 7]), indices, updates, 0))
+    [9.0, 6.0, 8.0]
     """
 
 @overload
@@ -949,6 +1385,12 @@ def scatter(compact: Tensor, template: Tensor, selection: TileSelection, reducti
 def scatter_add(base: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor:
     """
     A copy of base to which updates, of the shape that gather gives, are added at the indices (P68).
+
+    >>> from orlop import friendly
+    >>> indices = friendly.tensor([2, 2], dtype=orlop.DType.Int32)
+    >>> updates = friendly.tensor([8, 9])
+    >>> friendly.to_list(orlop.scatter_add(friendly.tensor([5, 6, 7]), indices, updates, 0))
+    [5.0, 6.0, 24.0]
     """
 
 def cumsum(tensor: Tensor, dimension: int) -> Tensor:
@@ -956,6 +1398,10 @@ def cumsum(tensor: Tensor, dimension: int) -> Tensor:
     The sum of the elements up to and including each one along the ordinals of a mode, in the shape of the
     Tensor (P64). Float32 is carried in binary64 and rounded once for each element. Int32 is exact;
     OverflowError where a sum leaves it. ValueError for a mode that there is not.
+
+    >>> from orlop import friendly
+    >>> friendly.to_list(orlop.cumsum(friendly.tensor([1, 2, 3]), 0))
+    [1.0, 3.0, 6.0]
     """
 
 def as_strided(tensor: Tensor, shape: Shape, stride: Stride) -> Tensor:
