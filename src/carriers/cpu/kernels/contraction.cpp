@@ -80,9 +80,9 @@ void multiply_in_panels(const BlasMatrix<float>& a, const BlasMatrix<float>& b, 
   const double work =
       static_cast<double>(splits_rhs ? a.rows : b.rows) * static_cast<double>(a.terms) * panel;
   const Index panels = (rows - 1) / panel + 1;
-  // Each range arranges all of the other operand for itself: two for each thread are enough.
-  const Index grain = std::max(items_of(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work),
-                               panels / (2 * thread_count()));
+  // Each range arranges all of the other operand for itself: one for each thread is enough.
+  const Index grain =
+      std::max(items_of(std::min(a.rows, b.rows) == 1 ? 0x1p18 : 0x1p20, work), panels / thread_count());
   parallel_for(panels, grain, [&](Index first, Index last) {
     const Index row = first * panel;
     const Index count = std::min(last * panel, rows) - row;
