@@ -6,15 +6,22 @@ import signal
 import pytest
 
 
-@pytest.fixture(params=[1, 3])
-def threads(request):
-    """So many threads for a test."""
+@pytest.fixture
+def unchanged_thread_count():
+    """What the test does to the number of threads ends with it."""
     import orlop
 
     before = orlop.thread_count()
-    orlop.set_thread_count(request.param)
     yield
     orlop.set_thread_count(before)
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request, unchanged_thread_count):
+    """So many threads for a test."""
+    import orlop
+
+    orlop.set_thread_count(request.param)
 
 
 @pytest.fixture

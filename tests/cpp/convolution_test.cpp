@@ -157,6 +157,9 @@ TEST(ConvGeneral, LongOnesCanBeInterrupted) {
         checks_until_interrupted([&] { return grad(result, {operand}, cotangent, {.retain_graph = true}); }),
         1);
   }
+  const Tensor whole = grad(result, {kernel}, friendly::ones({1, 256, 30000 - 8})).at(0).value();
+  EXPECT_THAT(elements<float>(reduce_max(whole, "o i w -> 1")), ElementsAre(29992.0F));
+  EXPECT_THAT(elements<float>(reduce_min(whole, "o i w -> 1")), ElementsAre(29992.0F));
   EXPECT_EQ(checks_of([&] { return conv_general(lhs, friendly::ones({8, 256, 9}), one_step, no_padding); }),
             0);
 }

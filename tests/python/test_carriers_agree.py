@@ -13,12 +13,7 @@ from orlop import CPU, Generic, Layout, Shape, Stride, Tensor
 EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64, 65])
 MOST = 4000  # elements of an operand
 
-
-@pytest.fixture(autouse=True)
-def one_thread_again():
-    count = orlop.thread_count()
-    yield
-    orlop.set_thread_count(count)
+pytestmark = pytest.mark.usefixtures("unchanged_thread_count")
 
 
 @st.composite

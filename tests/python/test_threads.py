@@ -13,11 +13,7 @@ import orlop
 from orlop import friendly
 
 
-@pytest.fixture(autouse=True)
-def unchanged_count():
-    before = orlop.thread_count()
-    yield
-    orlop.set_thread_count(before)
+pytestmark = pytest.mark.usefixtures("unchanged_thread_count")
 
 
 def count_with(variable: str | None) -> str:
