@@ -50,10 +50,13 @@ constexpr double rounder64 = 0x1.8p52;
 
 // The same with twice the bias of an exponent beside it.
 constexpr float exponent_rounder = rounder + 254.0F;
-/// x · 2^n for the n that `exponent_rounder` has left in `shifted`: in two halves, because 2^n itself may lie
-/// beyond the normal numbers.
+/// x · 2^n for the n that `exponent_rounder` has left in `shifted`: at once where the processor can,
+/// otherwise in two halves, because 2^n itself may lie beyond the normal numbers. Either way one result is
+/// rounded.
 template <class Lanes>
 Lanes scaled(Lanes x, Lanes shifted) {
+  if constexpr (requires { times_power_of_two(x, shifted); })
+    return times_power_of_two(x, shifted - exponent_rounder);
   const Integers<Lanes> half = bits(shifted) >> 1;
   return x * from_bits(half << 23) * from_bits((bits(shifted) - half) << 23);
 }
@@ -66,18 +69,18 @@ Lanes evaluate(const approximation::Polynomial<count>& polynomial, Lanes x) {
   return sum;
 }
 
-/// e^x = 2^n · e^r with |r| ≤ ln(2)/2; ln(2) in two parts, of which the first times n is exact.
+/// e^x = 2^n · e^r with |r| ≤ ln(2)/2; ln(2) in two parts, of which the first times n is exact; and
+/// e^r = 1 + r + r² · q(r), where q makes the largest relative error least.
 template <class Lanes>
 Lanes exp(Lanes x) {
   const Lanes inside = bounded(x, -105.0F, 90.0F);  // beyond: the same results
   const Lanes shifted = inside * 1.44269504F + exponent_rounder;
   const Lanes n = shifted - exponent_rounder;
   const Lanes r = (inside - n * 0.693359375F) - n * -2.12194440e-4F;
-  Lanes q = r * 1.9875691500e-4F + 1.3981999507e-3F;
-  q = q * r + 8.3334519073e-3F;
-  q = q * r + 4.1665795894e-2F;
-  q = q * r + 1.6666665459e-1F;
-  q = q * r + 5.0000001201e-1F;
+  Lanes q = r * 1.3814539e-3F + 8.368745e-3F;
+  q = q * r + 4.166839e-2F;
+  q = q * r + 1.6666521e-1F;
+  q = q * r + 4.9999994e-1F;
   return scaled((q * (r * r) + r) + 1.0F, shifted);
 }
 

@@ -50,6 +50,10 @@ inline Floats to_float(WholeNumbers x) { return __builtin_convertvector(x, Float
 #if defined(__AVX512F__)
 inline Floats smaller(Floats a, Floats b) { return __builtin_ia32_minps512_mask(a, b, a, -1, 4); }
 inline Floats larger(Floats a, Floats b) { return __builtin_ia32_maxps512_mask(a, b, a, -1, 4); }
+/// x · 2^n for an integer n.
+inline Floats times_power_of_two(Floats x, Floats n) {
+  return __builtin_ia32_scalefps512_mask(x, n, x, -1, 4);
+}
 #else
 inline Floats smaller(Floats a, Floats b) { return __builtin_ia32_minps256(a, b); }
 inline Floats larger(Floats a, Floats b) { return __builtin_ia32_maxps256(a, b); }
