@@ -18,12 +18,19 @@ enum class ElementFault : std::uint8_t { none, outside_int32, zero_divisor };
 using BlockFunction = ElementFault (*)(Index count, std::byte* result, const std::byte* const* operands,
                                        bool stand_still);
 
-/// One operation: a block function for each type that its last operand can be computed in; null ends the
-/// list.
+/// Computes a square of 16 rows of 16 elements, which are side by side in the result; those of operand i
+/// begin `strides[i]` bytes apart.
+using SquareFunction = ElementFault (*)(std::byte* result, const std::byte* const* operands,
+                                        const Index* strides);
+constexpr Index square_side = 16;
+
+/// One operation: its functions for each type that its last operand can be computed in; a null block ends the
+/// list. There are squares of slots of 4 bytes alone.
 struct ElementwiseFunction {
   struct Overload {
     StorageType last_operand;
     BlockFunction block;
+    SquareFunction square;
   };
   std::string_view name;
   Overload overloads[4];

@@ -23,15 +23,15 @@ ElementwiseFunctions native_elementwise_functions() {
   return {table, std::size(baseline::table)};
 }
 
-BlockTable::BlockTable(ElementwiseFunctions functions) {
-  blocks_.resize(builtin_plan_count() + 1);
+OverloadTable::OverloadTable(ElementwiseFunctions functions) {
+  overloads_.resize(builtin_plan_count() + 1);
   for (std::uint32_t number = 1; number <= builtin_plan_count(); ++number) {
     const OperationPlan& plan = builtin_plan(number);
     const auto function = std::ranges::find(functions, plan.operation, &ElementwiseFunction::name);
     if (function == functions.end()) continue;
     const StorageType computed = plan.operands.back().convert_to.storage_type();
     for (const auto& overload : function->overloads)
-      if (overload.block != nullptr && overload.last_operand == computed) blocks_[number] = overload.block;
+      if (overload.block != nullptr && overload.last_operand == computed) overloads_[number] = overload;
   }
 }
 

@@ -27,16 +27,16 @@ ElementwiseFunctions baseline_elementwise_functions();
 /// For the processor that this runs on; same names in the same order, and same bits.
 ElementwiseFunctions native_elementwise_functions();
 
-/// The block function of every plan.
-class BlockTable {
+/// The functions of every plan.
+class OverloadTable {
  public:
-  explicit BlockTable(ElementwiseFunctions functions);
-  [[nodiscard]] BlockFunction operator[](const OperationPlan& plan) const {
-    return blocks_[plan.builtin_number()];
+  explicit OverloadTable(ElementwiseFunctions functions);
+  [[nodiscard]] const ElementwiseFunction::Overload& operator[](const OperationPlan& plan) const {
+    return overloads_[plan.builtin_number()];
   }
 
  private:
-  std::vector<BlockFunction> blocks_;  // by the plan's number
+  std::vector<ElementwiseFunction::Overload> overloads_;  // by the plan's number
 };
 
 /// `kernel` under the name of every elementwise operation.

@@ -57,10 +57,18 @@ class Block {
     return run<1>(count, result, operands, std::index_sequence_for<T...>{});
   }
 
+  static constexpr bool has_squares =
+      sizeof(Slot<decltype(Function{}(T{}...))>) == 4 && ((sizeof(Slot<T>) == 4) && ...);
+
+  static ElementFault square(std::byte* result, const std::byte* const* operands, const Index* strides) {
+    return square(reinterpret_cast<Slot<Value>*>(result), operands, strides, std::index_sequence_for<T...>{});
+  }
+
  private:
   using Value = decltype(Function{}(T{}...));
   static constexpr bool is_exact = sizeof(Value) > sizeof(Slot<Value>);
   static constexpr bool is_completed = scalar_functions::Completed<Function, T...>;
+  static constexpr Index pair = Index{2} * lane_count;
 
   template <Index rest_step, std::size_t... i>
   static ElementFault run(Index count, std::byte* result, const std::byte* const* operands,
@@ -91,27 +99,53 @@ class Block {
     return ElementFault::none;
   }
 
+  template <std::size_t... i>
+  [[gnu::flatten]] static ElementFault square(Slot<Value>* __restrict result,
+                                              const std::byte* const* operands, const Index* strides,
+                                              std::index_sequence<i...>) {
+    if constexpr (TakesRegisters<Function> && sizeof...(T) == 1) {
+      const auto slot = [=](Index place) {
+        return reinterpret_cast<const float*>(operands[0] + place / square_side * strides[0]) +
+               place % square_side;
+      };
+      for (Index place = 0; place < square_side * square_side; place += pair)
+        two_registers(slot(place), slot(place + lane_count), result + place, result + place + lane_count);
+      return ElementFault::none;
+    }
+    ElementFault fault = ElementFault::none;
+    for (Index row = 0; row < square_side; ++row, result += square_side) {
+      const ElementFault found = loop<(i < sizeof...(T) ? 1 : 0)...>(
+          square_side, result, reinterpret_cast<const Slot<T>*>(operands[i] + row * strides[i])...);
+      if (found != ElementFault::none) fault = found;
+    }
+    return fault;
+  }
+
   template <Index... step>
   static void complete(Index count, Slot<Value>* __restrict result, const Slot<T>* __restrict... operands) {
     for (Index i = 0; i < count; ++i)
       if (result[i] != result[i]) result[i] = Function::complete(static_cast<T>(operands[i * step])...);
   }
 
-  /// Two registers at a time, whose operations the compiler mixes: each waits for the one before it.
-  [[gnu::flatten]] static void registers(Index count, float* __restrict result,
-                                         const float* __restrict operand) {
-    constexpr Index pair = 2 * lane_count;
+  /// Two registers, whose operations the compiler mixes: each waits for the one before it.
+  static void two_registers(const float* first, const float* second, float* first_result,
+                            float* second_result) {
     Floats x;
     Floats y;
+    __builtin_memcpy(&x, first, sizeof x);
+    __builtin_memcpy(&y, second, sizeof y);
+    x = Function{}(x);
+    y = Function{}(y);
+    __builtin_memcpy(first_result, &x, sizeof x);
+    __builtin_memcpy(second_result, &y, sizeof y);
+  }
+
+  [[gnu::flatten]] static void registers(Index count, float* __restrict result,
+                                         const float* __restrict operand) {
+    Floats x;
     Index i = 0;
-    for (; i + pair <= count; i += pair) {
-      __builtin_memcpy(&x, operand + i, sizeof x);
-      __builtin_memcpy(&y, operand + i + lane_count, sizeof y);
-      x = Function{}(x);
-      y = Function{}(y);
-      __builtin_memcpy(result + i, &x, sizeof x);
-      __builtin_memcpy(result + i + lane_count, &y, sizeof y);
-    }
+    for (; i + pair <= count; i += pair)
+      two_registers(operand + i, operand + i + lane_count, result + i, result + i + lane_count);
     if (i + lane_count <= count) {
       __builtin_memcpy(&x, operand + i, sizeof x);
       x = one_register(x);
@@ -134,7 +168,11 @@ struct Operands {
   template <class Function>
   static consteval ElementwiseFunction::Overload overload() {
     constexpr StorageType types[] = {storage_type<T>...};
-    return {types[sizeof...(T) - 1], &Block<Function, T...>::run};
+    using Functions = Block<Function, T...>;
+    if constexpr (Functions::has_squares)
+      return {types[sizeof...(T) - 1], &Functions::run, &Functions::square};
+    else
+      return {types[sizeof...(T) - 1], &Functions::run, nullptr};
   }
 };
 

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -269,6 +271,44 @@ TEST_P(Accuracy, DoesNotDependOnThePlaceInABlock) {
     for (std::size_t i = 0; i < size; ++i)
       EXPECT_TRUE(is_same(results[i], expected[expected.size() - size + i])) << few[i];
   }
+}
+
+TEST(Functions, ComputeSquaresAsTheyComputeBlocks) {
+  constexpr std::array<Index, 3> strides{4 * square_side, 4 * (square_side + 3), 0};
+  std::mt19937 random(7);
+  std::array<std::vector<Pattern>, 3> slots;
+  for (std::vector<Pattern>& each : slots) each.resize(square_side * (square_side + 3));
+  int squares = 0;
+  for (const Table table : tables())
+    for (const ElementwiseFunction& function : table)
+      for (const ElementwiseFunction::Overload& overload : function.overloads) {
+        if (overload.square == nullptr) continue;
+        ++squares;
+        const bool are_integers = overload.last_operand == StorageType::int32;
+        for (std::vector<Pattern>& each : slots)
+          for (Pattern& slot : each) {
+            slot = static_cast<Pattern>(random());
+            if (are_integers && random() % 40 != 0) slot >>= 16;  // few of the sums leave Int32
+          }
+        std::array<Pattern, square_side * square_side> result, row;
+        std::array<const std::byte*, 3> operands;
+        for (std::size_t i = 0; i < 3; ++i) operands[i] = reinterpret_cast<const std::byte*>(slots[i].data());
+        const ElementFault fault =
+            overload.square(reinterpret_cast<std::byte*>(result.data()), operands.data(), strides.data());
+        ElementFault expected = ElementFault::none;
+        for (Index number = 0; number < square_side; ++number) {
+          const ElementFault found =
+              overload.block(square_side, reinterpret_cast<std::byte*>(row.data()), operands.data(), false);
+          if (found != ElementFault::none) expected = found;
+          for (std::size_t i = 0; i < square_side && found == ElementFault::none; ++i)
+            EXPECT_TRUE(
+                is_same(std::bit_cast<float>(row[i]), std::bit_cast<float>(result[number * square_side + i])))
+                << function.name << ", row " << number << ", element " << i;
+          for (std::size_t i = 0; i < 3; ++i) operands[i] += strides[i];
+        }
+        EXPECT_EQ(fault, expected) << function.name;
+      }
+  EXPECT_GE(squares, 40);
 }
 
 }  // namespace

@@ -175,6 +175,35 @@ TEST_F(CpuKernels, OperandsThatStandStillAgreeWithTheReference) {
     }
 }
 
+TEST_F(CpuKernels, RowsThatBeginBetweenCacheLinesAgreeWithTheReference) {
+  for (const auto& [rows, columns] :
+       {std::pair<Index, Index>{16, 64}, {17, 65}, {70, 112}, {130, 1040}, {33, 1100}})
+    for (const Index offset : {0, 1, 4, 15}) {
+      const Shape shape{rows, columns};
+      const Layout in_rows(shape, Stride{columns + 16 - columns % 16, 1});
+      std::vector<std::int32_t> slots(static_cast<std::size_t>(offset + in_rows.cosize()));
+      std::generate(slots.begin(), slots.end(), [&] { return static_cast<std::int32_t>(random_() >> 2); });
+      const std::vector<float> floats(slots.begin(), slots.end());
+      for (const Stride& stride : {in_rows.stride(), Stride{0, 1}, Stride{1, 0}, Stride{0, 0}})
+        for (const std::string_view name : {"sub", "maximum", "exp2"}) {
+          std::vector<std::vector<std::byte>> results;
+          for (const Backend backend : backends)
+            for (const Tensor& all :
+                 {tensor_of(backend, floats, in_rows), tensor_of(backend, slots, in_rows)}) {
+              std::vector<Argument> arguments{Tensor(all.carrier(), offset, in_rows)};
+              if (name != "exp2")
+                arguments.emplace_back(Tensor(all.carrier(), offset, Layout(shape, stride)));
+              if (name == "exp2" && all.dtype() != dtype_of<float>()) continue;
+              results.push_back(slot_bytes_of(apply_operation(name, arguments)));
+            }
+          const std::size_t half = results.size() / 2;
+          for (std::size_t i = 0; i < half; ++i)
+            EXPECT_TRUE(results[i] == results[half + i])
+                << text(name, " of ", in_rows, " from ", offset, " on and ", stride);
+        }
+    }
+}
+
 TEST_F(CpuKernels, LongRowsBesideWhatIsRepeatedAgreeWithTheReference) {
   const Shape shape{520, 4500};  // beyond the caches, so that the result is written past them
   const std::vector<float> values = random_floats(shape.size(), random_);

@@ -13,8 +13,8 @@ constexpr std::size_t max_operands = 3;
 using Layouts = std::array<const Layout*, max_operands>;
 
 void elementwise(const KernelCall& call) {
-  static const BlockTable blocks(baseline_elementwise_functions());
-  const BlockFunction block = blocks[call.plan];
+  static const OverloadTable overloads(baseline_elementwise_functions());
+  const BlockFunction block = overloads[call.plan].block;
   const auto operands = call.operands;
   Layouts layouts{};
   std::ranges::transform(operands, layouts.begin(), &KernelOperand::layout);

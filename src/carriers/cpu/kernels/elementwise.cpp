@@ -215,13 +215,13 @@ void compute_blocks(const KernelCall& call, BlockFunction block, Streams& stream
 
 /// The call as one loop nest of the result and its operands, cut into tiles of two modes: lines along one of
 /// them, neighbouring lines along the other. One of the two is the first mode, in which the result is dense,
-/// the other one that in which some operand lies denser. Where all of them do, lines are computed along that
-/// and the result is transposed, otherwise the operands that do are. So memory is read and written in whole
-/// cache lines, in whichever order the operands lie.
+/// the other one that in which some operand lies denser. Where all of them do, lines are computed along that,
+/// a square of them at a time, and the result is transposed; otherwise the operands that do are. So memory is
+/// read and written in whole cache lines, in whichever order the operands lie.
 class Tiles {
  public:
-  Tiles(const KernelCall& call, BlockFunction block)
-      : call_(call), block_(block), streams_(passes_caches(call)) {
+  Tiles(const KernelCall& call, const ElementwiseFunction::Overload& functions)
+      : call_(call), block_(functions.block), square_(functions.square), streams_(passes_caches(call)) {
     std::array<const Layout*, 1 + max_operands> layouts{&call.layout};
     for (std::size_t i = 0; i < call.operands.size(); ++i) layouts[1 + i] = call.operands[i].layout;
     loop_ = coalesce_together(call.layout.extents(), std::span(layouts).first(1 + call.operands.size()));
@@ -235,8 +235,9 @@ class Tiles {
       }
     if (transposes_result()) {
       std::swap(along_, across_);
-      least_lines = 32;
-      size *= streams_ ? 16 : 4;  // whole rows are read faster than parts of them
+      // Few lines, which the processor follows side by side, and long ones.
+      least_lines = 4 * square_side;
+      size *= 8;
     }
     const Index length = loop_.extents[along_];
     const Index lines = loop_.extents[across_];
@@ -265,7 +266,14 @@ class Tiles {
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
       if (!is_in_place(i)) buffers[i] = Scratch<std::byte>(buffer_slots(i) * slot_size);
     if (across_ == 0) buffers.back() = Scratch<std::byte>(tile_lines_ * pitch());
-    for (; first < last; ++first) compute_tile(first, buffers);
+    const bool has_squares = across_ == 0 && square_ != nullptr;
+    for (; first < last; ++first) {
+      const Tile tile = this->tile(first);
+      if (has_squares && std::min(tile.length, tile.lines) >= square_side)
+        compute_squares(tile, buffers);
+      else
+        compute_lines(tile, buffers);
+    }
     if (streams_) end_streams();
   }
 
@@ -330,8 +338,53 @@ class Tiles {
   /// Between the lines of a transposed result: they do not share a place of the caches.
   [[nodiscard]] Index pitch() const { return tile_length_ * slot_size + cache_line; }
 
-  void compute_tile(Index number, const Buffers& buffers) const {
-    const Tile tile = this->tile(number);
+  /// How many slots of a tile's lines lie before the first cache line of an operand.
+  [[nodiscard]] Index slots_before_line(const Tile& tile) const {
+    for (std::size_t i = 0; i < call_.operands.size(); ++i) {
+      if (!is_in_place(i) || across_strides_[1 + i] * slot_size % cache_line != 0) continue;
+      const auto address = reinterpret_cast<std::uintptr_t>(call_.operands[i].data) +
+                           static_cast<std::uintptr_t>(tile.offsets[1 + i] * slot_size);
+      return static_cast<Index>(-address % cache_line) / slot_size;
+    }
+    return 0;
+  }
+
+  /// Squares that fill cache lines on both sides. Where the tile begins and ends between two lines, some
+  /// overlap.
+  void compute_squares(const Tile& tile, const Buffers& buffers) const {
+    Elements elements;
+    std::array<Index, max_operands> line_bytes{};
+    for (std::size_t i = 0; i < call_.operands.size(); ++i) {
+      elements[i] = open(i, tile, buffers[i].data(), line_bytes[i]);
+      if (!is_repeated(i)) continue;
+      const Index across = across_strides_[1 + i];
+      if (across != 0) line_bytes[i] = square_side * slot_size;
+      for (Index line = 0; line < (across == 0 ? 1 : tile.lines); ++line)
+        gather(call_.operands[i], tile.offsets[1 + i] + line * across, 0, square_side,
+               buffers[i].data() + line * line_bytes[i]);
+    }
+    const Index before = tile.length < 4 * square_side ? 0 : slots_before_line(tile);
+    for (Index next = 0; next < tile.length; next += next == 0 && before != 0 ? before : square_side) {
+      const Index along = std::min(next, tile.length - square_side);
+      for (Index row = 0; row < tile.lines; row += square_side)
+        if (!compute_square(tile, along, std::min(row, tile.lines - square_side), elements, line_bytes))
+          return compute_lines(tile, buffers);  // and names the element without a result
+    }
+  }
+
+  [[nodiscard]] bool compute_square(const Tile& tile, Index along, Index line, Elements elements,
+                                    const std::array<Index, max_operands>& line_bytes) const {
+    for (std::size_t i = 0; i < call_.operands.size(); ++i)
+      elements[i] += line * line_bytes[i] + (is_repeated(i) ? 0 : along * slot_size);
+    alignas(cache_line) std::array<std::byte, square_side * square_side * slot_size> square;
+    if (square_(square.data(), elements.data(), line_bytes.data()) != ElementFault::none) return false;
+    const Index ordinal = tile.offsets[0] + along * along_strides_[0] + line;
+    cache_lines().transpose(square.data(), square_side * slot_size, call_.result + ordinal * slot_size,
+                            along_strides_[0] * slot_size, streams_);
+    return true;
+  }
+
+  void compute_lines(const Tile& tile, const Buffers& buffers) const {
     Elements elements;
     std::array<Index, max_operands> line_bytes{};
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
@@ -367,7 +420,7 @@ class Tiles {
     return across_ == 0 ? length : std::min(length, block_size);
   }
   [[nodiscard]] Index buffer_slots(std::size_t operand) const {
-    if (is_repeated(operand)) return run_length(tile_length_);
+    if (is_repeated(operand)) return std::max(run_length(tile_length_), square_side * tile_lines_);
     return tile_length_ * (across_strides_[1 + operand] == 0 ? 1 : tile_lines_);
   }
 
@@ -414,6 +467,7 @@ class Tiles {
 
   const KernelCall& call_;
   BlockFunction block_;
+  SquareFunction square_;   // or null
   StridedLoop loop_;        // operands: the result, then those of the call
   std::size_t along_ = 0;   // the mode of lines
   std::size_t across_ = 1;  // the mode of neighbouring lines
@@ -425,8 +479,9 @@ class Tiles {
 };
 
 void elementwise(const KernelCall& call) {
-  static const BlockTable blocks(native_elementwise_functions());
-  const BlockFunction block = blocks[call.plan];
+  static const OverloadTable overloads(native_elementwise_functions());
+  const ElementwiseFunction::Overload& functions = overloads[call.plan];
+  const BlockFunction block = functions.block;
   const Index size = call.layout.size();
   if (size == 1) return compute_one(call, block);
 
@@ -442,7 +497,7 @@ void elementwise(const KernelCall& call) {
   const bool is_gathered = open(streams);
   if (size <= block_size) return compute_blocks(call, block, streams, 0, size);
   if (is_gathered) {
-    if (const Tiles tiles(call, block); tiles.is_useful())
+    if (const Tiles tiles(call, functions); tiles.is_useful())
       return parallel_for(tiles.count(), tiles.grain(),
                           [&](Index first, Index last) { tiles.compute_tiles(first, last); });
   }
