@@ -56,6 +56,16 @@ nb::object to_iterator(nb::handle value, std::string_view what, std::string_view
   raise<TypeError>(what, name, " must be iterable: got ", python_type_name(value));
 }
 
+std::filesystem::path to_path(nb::handle value, std::string_view what) {
+  if (!PyUnicode_Check(value.ptr()) && !PyBytes_Check(value.ptr()) &&
+      !nb::hasattr(value.type(), "__fspath__"))
+    raise<TypeError>(what, "path must be a str, bytes or os.PathLike: got ", python_type_name(value));
+  nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
+  if (path.is_valid() && PyUnicode_Check(path.ptr())) path = nb::steal(PyUnicode_EncodeFSDefault(path.ptr()));
+  if (!path.is_valid()) throw_python_error();
+  return std::string(PyBytes_AS_STRING(path.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(path.ptr())));
+}
+
 nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field) {
   if (PyTuple_CheckExact(value.ptr())) return nb::borrow<nb::tuple>(value);
   const nb::object iterator = nb::steal(PyObject_GetIter(value.ptr()));

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ void for_each_item(nb::handle iterable, std::string_view what, std::string_view 
   while (PyObject* item = PyIter_Next(iterator.ptr())) action(nb::steal(item));
   if (PyErr_Occurred() != nullptr) throw_python_error();
 }
+
+/// A str, bytes or os.PathLike as os.fspath gives it, or TypeError; what __fspath__ raises passes.
+std::filesystem::path to_path(nb::handle value, std::string_view what);
 
 /// A finite iterable, walked once (05 X4); TypeError ‹must be a finite iterable›.
 nb::tuple to_finite_tuple(nb::handle value, std::string_view what, std::string_view field);

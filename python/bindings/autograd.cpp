@@ -24,7 +24,21 @@ void bind_methods(nb::class_<TensorObject>& tensor) {
                      {.retain_graph = to_bool(retain_graph, "backward", "retain_graph")});
           },
           "gradient"_a = nb::none(), "retain_graph"_a = false,
-          "Adds gradients to every leaf below this Tensor.")
+          R"(Adds gradients to `.grad` of every leaf below this Tensor, all or nothing (P83-P88).
+
+`gradient` has its dtype and layout and may be left out for one element. The graph is released unless retain_graph.
+Errors: RuntimeError for a dtype without gradients, a released graph, or a saved input that was written since;
+TypeError and ValueError for a gradient that does not fit.
+
+>>> from orlop import friendly
+>>> x = friendly.tensor([1, 2])
+>>> (x * x).backward(friendly.ones(2))
+>>> friendly.to_list(x.grad)
+[2.0, 4.0]
+>>> (x * x).backward()
+Traceback (most recent call last):
+    ...
+ValueError: [backward] only a Tensor of shape (1,) can start without a gradient: its shape is ...)")
       .def_static(
           "backwards_traversal",
           [](nb::handle gradient, nb::handle operation, nb::handle retain_graph) {
@@ -37,7 +51,14 @@ void bind_methods(nb::class_<TensorObject>& tensor) {
                 {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
           },
           "gradient"_a.none(), "operation"_a.none(), "retain_graph"_a = false,
-          "backward, started at a node; nothing where it is None.")
+          R"(backward, started at a node; nothing where it is None.
+
+>>> from orlop import Tensor, friendly
+>>> x = friendly.tensor([1, 2])
+>>> y = x * x
+>>> Tensor.backwards_traversal(friendly.ones(2), y.autograd_ctx)
+>>> friendly.to_list(x.grad)
+[2.0, 4.0])")
       .def_prop_rw(
           "grad",
           [](TensorObject& self) -> nb::object {
@@ -67,7 +88,14 @@ void bind_methods(nb::class_<TensorObject>& tensor) {
           [](TensorObject& self, nb::handle retain) {
             retain_grad(handle_of(self), to_bool(retain, "retain_grad", "retain"));
           },
-          "retain"_a = true, "Whether a Tensor that is no leaf keeps its gradient too.");
+          "retain"_a = true, R"(Whether a Tensor that is no leaf keeps its gradient too.
+
+>>> from orlop import friendly
+>>> y = friendly.ones(2) * 3.0
+>>> y.retain_grad()
+>>> friendly.sum(y).backward()
+>>> friendly.to_list(y.grad)
+[1.0, 1.0])");
 }
 
 nb::tuple bound_grad(nb::handle output, nb::handle inputs, nb::handle cotangents, nb::handle batched,
@@ -92,14 +120,38 @@ nb::tuple bound_grad(nb::handle output, nb::handle inputs, nb::handle cotangents
 }
 
 void bind_functions(nb::module_& module) {
-  module.def("is_grad_enabled", &is_grad_enabled, "Whether this thread records graphs.");
+  module.def("is_grad_enabled", &is_grad_enabled, R"(Whether this thread records graphs.
+
+>>> orlop.is_grad_enabled()
+True)");
   module.def(
       "set_grad_enabled",
       [](nb::handle enabled) { set_grad_enabled(to_bool(enabled, "set_grad_enabled", "enabled")); },
-      "enabled"_a.none(), "Switches recording on or off for this thread.");
-  module.def("grad", &bound_grad, "output"_a.none(), "inputs"_a.none(), "cotangents"_a.none(), nb::kw_only(),
-             "batched"_a = false, "retain_graph"_a = false,
-             "Gradients of output towards inputs, detached; touches no .grad.");
+      nb::sig("def set_grad_enabled(enabled: bool) -> None"), "enabled"_a.none(),
+      R"(Switches recording on or off for this thread (P82). TypeError for what is no bool.
+
+>>> orlop.set_grad_enabled(False)
+>>> orlop.is_grad_enabled()
+False
+>>> orlop.set_grad_enabled(True))");
+  module.def(
+      "grad", &bound_grad,
+      nb::sig(
+          "def grad(output: Tensor, inputs: Iterable[Tensor], cotangents: Tensor, *, batched: bool = False, "
+          "retain_graph: bool = False) -> tuple[Tensor | None, ...]"),
+      "output"_a.none(), "inputs"_a.none(), "cotangents"_a.none(), nb::kw_only(), "batched"_a = false,
+      "retain_graph"_a = false,
+      R"(One gradient for each input, in its layout and without a graph, None where it is not reached; touches no `.grad`.
+
+`cotangents` has the layout of output. With batched=True it has a first mode more, of extent K, and so has each
+gradient (P91). Errors (P90): TypeError for other types, RuntimeError for an output without gradients, a released
+graph or a saved input that was written since; ValueError for inputs without gradients and cotangents that do not fit.
+
+>>> from orlop import friendly
+>>> x = friendly.tensor([2, 3])
+>>> dx, = orlop.grad(friendly.sum(x * x), [x], friendly.ones(1))
+>>> friendly.to_list(dx), x.grad
+([4.0, 6.0], None))");
 }
 
 }  // namespace

@@ -407,13 +407,39 @@ void bind_tensor_exchange(nb::class_<TensorObject>& tensor) {
 }
 
 void bind_interchange(nb::module_& module) {
-  module.def("from_dlpack", &import_dlpack, nb::arg().none(), nb::kw_only(), "device"_a = nb::none(),
-             "copy"_a = nb::none(),
-             "A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.\n\n"
-             "float32, int32 and bool elements in host memory; mutable unless the array is read-only.");
+  module.def(
+      "from_dlpack", &import_dlpack, nb::arg().none(), nb::kw_only(), "device"_a = nb::none(),
+      "copy"_a = nb::none(),
+      nb::sig("def from_dlpack(x: object, /, *, device: object | None = None, copy: bool | None = None) "
+              "-> Tensor"),
+      R"(A CPU Tensor over the memory of an array that speaks DLPack, or of a copy with copy=True.
+
+float32, int32 and bool elements in host memory; mutable unless the array is read-only. TypeError for what has no
+__dlpack__; BufferError for other elements or devices, or where only a copy would do and none is wanted (S710).
+
+>>> from orlop import friendly
+>>> source = friendly.ones(2)
+>>> shared, copied = orlop.from_dlpack(source), orlop.from_dlpack(source, copy=True)
+>>> source[0] = 5
+>>> shared[0], copied[0]
+(5.0, 1.0))");
   module.def("from_buffer", &import_buffer, nb::arg().none(), nb::kw_only(), "copy"_a = nb::none(),
-             "A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.\n\n"
-             "Native float32, int32 and bool items; mutable unless the buffer is read-only.");
+             nb::sig("def from_buffer(exporter: object, /, *, copy: bool | None = None) -> Tensor"),
+             R"(A CPU Tensor over the memory of a buffer exporter, or of a copy with copy=True.
+
+Native float32, int32 and bool items; mutable unless the buffer is read-only. TypeError for what exports no buffer,
+BufferError for other items.
+
+>>> import array
+>>> memory = array.array("f", [1, 2])
+>>> tensor = orlop.from_buffer(memory)
+>>> tensor[0] = 5
+>>> memory[0]
+5.0
+>>> orlop.from_buffer(array.array("d", [1, 2]))
+Traceback (most recent call last):
+    ...
+BufferError: [from_buffer] the element type with format 'd' of 8 bytes is not supported; use native ...)");
 }
 
 }  // namespace orlop::bindings

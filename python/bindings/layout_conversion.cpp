@@ -221,7 +221,7 @@ nb::object place_items(const Coordinate& positions, const nb::tuple& items) {
 }  // namespace
 
 nb::object reshape_tree(nb::handle tree, nb::handle items) {
-  const nb::tuple flat = snapshot(items);
+  const nb::tuple flat = to_finite_tuple(items, "Tree.reshape", "items");
   SmallVector<Index, 8> positions;
   for (std::size_t i = 0; i < flat.size(); ++i) positions.push_back(static_cast<Index>(i));
   return place_items(to_tree(tree, "Tree.reshape", "the tree").reshape(positions), flat);

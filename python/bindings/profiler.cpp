@@ -78,10 +78,7 @@ nb::tuple key_averages(const Profiler& self, nb::handle group_by_input_shape) {
 }
 
 void export_trace(const Profiler& self, nb::handle path) {
-  PyObject* encoded = nullptr;
-  if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw_python_error();
-  const auto bytes = nb::steal<nb::bytes>(encoded);
-  const std::filesystem::path target(std::string(bytes.c_str(), bytes.size()));
+  const std::filesystem::path target = to_path(path, "Profiler.export_chrome_trace");
   const BlockingScope unlocked;
   export_chrome_trace(self, target);
 }
@@ -144,9 +141,18 @@ void bind_profiler(nb::module_& parent) {
   nb::module_ module = parent.def_submodule("_profiler");
   nb::class_<Profiler> type(
       module, "Profiler", nb::is_final(), nb::is_weak_referenceable(),
-      "Records the dispatched operations that this thread runs inside a `with` block (P95, P96).\n\n"
-      "`carriers` selects exact carrier classes (None: all); `record_shapes` keeps the extents of\n"
-      "the Tensor arguments. Host time only. A profiler is used once; results are there afterwards.");
+      R"(Records the dispatched operations that this thread runs inside a `with` block (P95, P96).
+
+`carriers` selects exact carrier classes (None: all); `record_shapes` keeps the extents of
+the Tensor arguments. Host time only. A profiler is used once; results are there afterwards.
+
+>>> from orlop import friendly
+>>> with orlop.Profiler(record_shapes=True) as profiler:
+...     _ = orlop.relu(friendly.ones(2))
+>>> profiler.events()[0].input_shapes, profiler.key_averages()[0].count
+(((2,),), 1)
+>>> print(profiler.table(row_limit=0).partition(" ")[0])
+Name)");
   nb::setattr(type, "__module__", nb::str(home));
   type.def(
           "__init__",
@@ -176,9 +182,21 @@ void bind_profiler(nb::module_& parent) {
            "The averages as aligned text, sorted by a field of ProfilerAggregate.\n\n"
            "Errors: ValueError for another `sort_by`, or a `row_limit` that is no non-negative integer.")
       .def("export_chrome_trace", export_trace, "path"_a.none(),
-           "Writes the recording as JSON that chrome://tracing and Perfetto draw.\n\n"
-           "Operations are one track of nested bars; moves, and evictions and promotions, are tracks\n"
-           "beside it. Errors: RuntimeError before the end of the `with` block, OSError.");
+           R"(Writes the recording as JSON that chrome://tracing and Perfetto draw.
+
+Operations are one track of nested bars; moves, and evictions and promotions, are tracks
+beside it. Errors: RuntimeError before the end of the `with` block, OSError.
+
+>>> import json, os, tempfile
+>>> from orlop import friendly
+>>> with orlop.profile() as profiler:
+...     _ = orlop.relu(friendly.ones(2))
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = os.path.join(folder, "trace.json")
+...     profiler.export_chrome_trace(path)
+...     with open(path) as file:
+...         sorted({"traceEvents"} & set(json.load(file)))
+['traceEvents'])");
 }
 
 }  // namespace orlop::bindings

@@ -40,7 +40,12 @@ SymbolIds = tuple[tuple[str, int], ...]
 
 
 class TokenKind(Enum):
-    """What a word of a command is."""
+    """What a word of a command is.
+
+    >>> from orlop.einops import TokenKind, lex
+    >>> [token.kind is TokenKind.symbol for token in lex("row -> 1")]
+    [True, False, False]
+    """
 
     left_paren = "left_paren"
     right_paren = "right_paren"
@@ -52,7 +57,12 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """One word of a command: ``value`` is its text, at the characters from ``start`` up to ``end``."""
+    """One word of a command: ``value`` is its text, at the characters from ``start`` up to ``end``.
+
+    >>> from orlop.einops import lex
+    >>> lex("a->a")[1]
+    Token(kind=<TokenKind.arrow: 'arrow'>, value='->', start=1, end=3)
+    """
 
     kind: TokenKind
     value: str
@@ -65,6 +75,11 @@ class LayoutReference:
     """How a command names the modes of a layout: a leaf of ``tree`` for each symbol and each ``1``.
 
     ``symbol_ids`` are the pairs of a symbol and the number of its leaf.
+
+    >>> from orlop.einops import lex, parse_layout_ref
+    >>> reference = parse_layout_ref(lex("b (h w)"))
+    >>> reference.tree, reference.symbol_ids
+    (Tree(Node.Leaf, Tree(Node.Leaf, Node.Leaf)), (('b', 0), ('h', 1), ('w', 2)))
     """
 
     tree: Tree
@@ -73,7 +88,13 @@ class LayoutReference:
 
 @dataclass(frozen=True)
 class RearrangeSpec:
-    """``Layout.rearrange(layout, output, selection)``."""
+    """``Layout.rearrange(layout, output, selection)``.
+
+    >>> from orlop.einops import parse_rearrange
+    >>> spec = parse_rearrange("b (h w) -> h w b")
+    >>> spec.selection, spec.output
+    (Tree(Node.Leaf, Tree(Node.Leaf, Node.Leaf)), Tree(Node.id(1), Node.id(2), Node.id(0)))
+    """
 
     selection: Tree
     output: Tree
@@ -82,7 +103,13 @@ class RearrangeSpec:
 
 @dataclass(frozen=True)
 class ReduceSpec:
-    """``Layout.rearrange(layout, rearrange_output, selection)`` has the modes (kept, reduced)."""
+    """``Layout.rearrange(layout, rearrange_output, selection)`` has the modes (kept, reduced).
+
+    >>> from orlop.einops import parse_reduce
+    >>> spec = parse_reduce("row column -> row")
+    >>> spec.output, spec.reduced
+    (Tree(Node.id(0)), Tree(Node.id(1)))
+    """
 
     selection: Tree
     output: Tree
@@ -97,6 +124,11 @@ class EinsumSpec:
 
     Without a batch it is a matmul of two rearrangements, whose result ``output`` rearranges. With one it is a product
     over the union of all symbols.
+
+    >>> from orlop.einops import parse_einsum
+    >>> spec = parse_einsum("b i k, b j k -> b i j")
+    >>> spec.batch_symbols, spec.contraction_symbols
+    (('b',), ('k',))
     """
 
     lhs_selection: Tree
@@ -127,9 +159,22 @@ def lex(command: str) -> list[Token]:
 
 
 def parse_layout_ref(tokens: Iterable[Token]) -> LayoutReference:
-    """One side of a command, read as an input. TypeError for anything but Tokens; ValueError (M702)."""
+    """One side of a command, read as an input. TypeError for anything but Tokens; ValueError (M702).
+
+    >>> from orlop.einops import lex, parse_layout_ref
+    >>> parse_layout_ref(lex("b (h w)")).symbol_ids
+    (('b', 0), ('h', 1), ('w', 2))
+    >>> parse_layout_ref(lex("b ()"))
+    Traceback (most recent call last):
+        ...
+    ValueError: [command] Empty parenthesized group at offset 3
+    """
+    try:
+        entries = iter(tokens)
+    except TypeError:
+        raise TypeError(f"[parse_layout_ref] tokens must be iterable: got {type(tokens).__name__}") from None
     fields = []
-    for token in tokens:
+    for token in entries:
         if not isinstance(token, Token):
             raise TypeError(f"[parse_layout_ref] every token must be a Token: got {type(token).__name__}")
         if not isinstance(token.kind, TokenKind):
@@ -153,15 +198,42 @@ def _compiled(remembered, record, fields, command):
 
 
 def parse_rearrange(command: str) -> RearrangeSpec:
-    """Compiles a rearrangement: ``"b (h w) -> h w b"``. TypeError; ValueError (M702)."""
+    """Compiles a rearrangement: ``"b (h w) -> h w b"``. TypeError; ValueError (M702).
+
+    >>> from orlop.einops import parse_rearrange
+    >>> parse_rearrange("b (h w) -> h w b").output
+    Tree(Node.id(1), Node.id(2), Node.id(0))
+    >>> parse_rearrange("b h -> h w")
+    Traceback (most recent call last):
+        ...
+    ValueError: [command] Unknown dimension symbol 'w' at offset 9
+    """
     return _compiled(_rearrangements, RearrangeSpec, _native.rearrange_fields, command)
 
 
 def parse_reduce(command: str) -> ReduceSpec:
-    """Compiles a reduction, which omits dimensions: ``"row column -> row"``. TypeError; ValueError (M702)."""
+    """Compiles a reduction, which omits dimensions: ``"row column -> row"``. TypeError; ValueError (M702).
+
+    >>> from orlop.einops import parse_reduce
+    >>> parse_reduce("row column -> row").reduced
+    Tree(Node.id(1))
+    >>> parse_reduce("row column -> column row")
+    Traceback (most recent call last):
+        ...
+    ValueError: [command] Reduce command must omit at least one dimension
+    """
     return _compiled(_reductions, ReduceSpec, _native.reduce_fields, command)
 
 
 def parse_einsum(command: str) -> EinsumSpec:
-    """Compiles a contraction: ``"i k, j k -> i j"``. TypeError; ValueError (M702)."""
+    """Compiles a contraction: ``"i k, j k -> i j"``. TypeError; ValueError (M702).
+
+    >>> from orlop.einops import parse_einsum
+    >>> parse_einsum("i k, j k -> i j").contraction_symbols
+    ('k',)
+    >>> parse_einsum("i k, j k -> i")
+    Traceback (most recent call last):
+        ...
+    ValueError: [command] Einsum output must include every non-shared input symbol: j
+    """
     return _compiled(_contractions, EinsumSpec, _native.einsum_fields, command)

@@ -49,8 +49,8 @@ def _prototype(carrier):
 class _Bar:
     """One line on a terminal: how much is done, redrawn when that shows."""
 
-    def __init__(self, stream, label):
-        self.stream, self.label, self.drawn = stream, label, None
+    def __init__(self, stream, path):
+        self.stream, self.path, self.drawn = stream, path, None
 
     def __call__(self, done, total):
         percent = 100 * done // total
@@ -58,7 +58,8 @@ class _Bar:
             return
         self.drawn = percent
         bar = "#" * (percent * 30 // 100)
-        self.stream.write(f"\r{self.label} [{bar:<30}] {percent:3d} %" + ("\n" if done == total else ""))
+        label = os.path.basename(os.fsdecode(self.path))
+        self.stream.write(f"\r{label} [{bar:<30}] {percent:3d} %" + ("\n" if done == total else ""))
         self.stream.flush()
 
 
@@ -67,7 +68,7 @@ def _callback(progress, path):
         return None
     if progress is True:
         stream = sys.stderr
-        return _Bar(stream, os.path.basename(os.fsdecode(path))) if stream is not None and stream.isatty() else None
+        return _Bar(stream, path) if stream is not None and stream.isatty() else None
     if callable(progress):
         return progress
     raise TypeError(f"[orlop.io] progress must be a callable, a bool or None: got {type(progress).__name__}")
@@ -81,18 +82,32 @@ def load_npy(path: _Path, *, carrier: _Where = None, progress: _Progress = None)
 
     :param carrier: a carrier whose kind the storage shall be of, or CPU, FileBacked, Generic; CPU by default
     :param progress: called with (bytes done, bytes in all) after each block; True draws a bar on a terminal
+
+    >>> import pathlib, tempfile
+    >>> from orlop import friendly, io
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "a.npy")
+    ...     io.save_npy(path, friendly.tensor([[1, 2], [3, 4]]))
+    ...     stored = io.load_npy(path, carrier=orlop.FileBacked)
+    >>> stored[1, 0], type(stored.carrier).__name__
+    (3.0, 'FileBacked')
     """
-    path = os.fspath(path)
-    return _array_files.load_npy(os.fsencode(path), _prototype(carrier), _callback(progress, path))
+    return _array_files.load_npy(path, _prototype(carrier), _callback(progress, path))
 
 
 def save_npy(path: _Path, tensor: Tensor, *, progress: _Progress = None) -> None:
     """Writes a Tensor of any carrier and layout as a .npy file; nested modes as their leaves.
 
     The file is called exactly `path`, whatever its ending.
+
+    >>> import pathlib, tempfile
+    >>> from orlop import friendly, io
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     io.save_npy(pathlib.Path(folder, "a.npy"), friendly.ones(2))
+    ...     [path.name for path in pathlib.Path(folder).iterdir()]
+    ['a.npy']
     """
-    path = os.fspath(path)
-    _array_files.save_npy(os.fsencode(path), tensor, _callback(progress, path))
+    _array_files.save_npy(path, tensor, _callback(progress, path))
 
 
 def load_safetensors(
@@ -101,14 +116,31 @@ def load_safetensors(
     """The arrays of a safetensors file as a dict of row-major Tensors: all in the order of their bytes, or `names`.
 
     KeyError for a name that the file lacks. `carrier` and `progress` as in load_npy.
+
+    >>> import pathlib, tempfile
+    >>> from orlop import friendly, io
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "model.safetensors")
+    ...     io.save_safetensors(path, {"a": friendly.ones(2), "b": friendly.zeros(3)})
+    ...     loaded = io.load_safetensors(path, ["b"])
+    >>> list(loaded), loaded["b"].shape
+    (['b'], (3,))
     """
-    path = os.fspath(path)
-    return _array_files.load_safetensors(os.fsencode(path), names, _prototype(carrier), _callback(progress, path))
+    return _array_files.load_safetensors(path, names, _prototype(carrier), _callback(progress, path))
 
 
 def safetensors_metadata(path: _Path) -> dict[str, str]:
-    """The dict of texts that a safetensors file holds beside its arrays."""
-    return _array_files.safetensors_metadata(os.fsencode(os.fspath(path)))
+    """The dict of texts that a safetensors file holds beside its arrays.
+
+    >>> import pathlib, tempfile
+    >>> from orlop import friendly, io
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "model.safetensors")
+    ...     io.save_safetensors(path, {"a": friendly.ones(2)}, metadata={"format": "pt"})
+    ...     io.safetensors_metadata(path)
+    {'format': 'pt'}
+    """
+    return _array_files.safetensors_metadata(path)
 
 
 def save_safetensors(
@@ -118,12 +150,24 @@ def save_safetensors(
     metadata: Mapping[str, str] | None = None,
     progress: _Progress = None,
 ) -> None:
-    """Writes a mapping of names to Tensors, of any carriers and layouts, as a safetensors file."""
-    path = os.fspath(path)
+    """Writes a mapping of names to Tensors, of any carriers and layouts, as a safetensors file.
+
+    >>> import pathlib, tempfile
+    >>> from orlop import friendly, io
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "model.safetensors")
+    ...     io.save_safetensors(path, {"a": friendly.ones(2)})
+    ...     io.load_safetensors(path)["a"].shape
+    (2,)
+    >>> io.save_safetensors("model.safetensors", friendly.ones(2))
+    Traceback (most recent call last):
+        ...
+    TypeError: [save_safetensors] tensors must be a mapping of names to Tensors: got Tensor
+    """
     try:
         named = dict(tensors)
     except (TypeError, ValueError) as error:
         given = type(tensors).__name__
         raise TypeError(f"[save_safetensors] tensors must be a mapping of names to Tensors: got {given}") from error
     metadata = {} if metadata is None else dict(metadata)
-    _array_files.save_safetensors(os.fsencode(path), named, metadata, _callback(progress, path))
+    _array_files.save_safetensors(path, named, metadata, _callback(progress, path))

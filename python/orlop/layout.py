@@ -42,6 +42,8 @@ class _IdentifiedLeaf:
     def __init__(self, number):
         if isinstance(number, bool):
             raise TypeError("[Node.id] the number must be an integer, not a bool")
+        if not hasattr(type(number), "__index__"):
+            raise TypeError(f"[Node.id] the number must be an integer: got {type(number).__name__}")
         number = operator.index(number)
         if number < 0:
             raise ValueError(f"[Node.id] the number must not be negative: got {number}")
@@ -63,7 +65,16 @@ class _IdentifiedLeaf:
 
 
 class Node(enum.Enum):
-    """One step of a nest written flat; Node.Leaf and Node.id(n) are also the leaves of a Tree (M310)."""
+    """One step of a nest written flat; Node.Leaf and Node.id(n) are also the leaves of a Tree (M310).
+
+    >>> from orlop import Node, Tree
+    >>> Tree(1, Tree(Node.id(0))).recipe
+    [Node.Leaf, Node.Push, Node.Leaf, Node.Pop]
+    >>> Node.id(-1)
+    Traceback (most recent call last):
+        ...
+    ValueError: [Node.id] the number must not be negative: got -1
+    """
 
     Leaf = "leaf"
     Push = "push"
@@ -118,7 +129,16 @@ class Tree(tuple):
         return _core.tree_depth(self)
 
     def reshape(self, items):
-        """Nests a flat list, one item per leaf. ValueError for another number of items."""
+        """Nests a flat list, one item per leaf. ValueError for another number of items.
+
+        >>> from orlop import Tree
+        >>> Tree(1, Tree(1, 1)).reshape("abc")
+        ['a', ['b', 'c']]
+        >>> Tree(1, Tree(1, 1)).reshape("ab")
+        Traceback (most recent call last):
+            ...
+        ValueError: [Tree.reshape] the tree has 3 leaves: got 2, too few items
+        """
         return _core.tree_reshape(self, items)
 
     def __repr__(self):

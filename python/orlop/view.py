@@ -78,9 +78,23 @@ def _marks(index_map):
 
 
 class LayoutPicture:
-    """What `layout` draws: rows are the first mode, columns the second, each cell shows its index."""
+    """What `layout` draws: rows are the first mode, columns the second, each cell shows its index.
+
+    >>> from orlop import friendly, view
+    >>> picture = view.layout(friendly.row_major(2, 3))
+    >>> picture, picture.svg[:4]
+    (LayoutPicture((2, 3):(3, 1)), '<svg')
+    """
 
     def __init__(self, index_map: IndexMap) -> None:
+        if not isinstance(index_map, IndexMap):
+            given = type(index_map).__name__
+            raise TypeError(f"[view.layout] layout must be a Layout or another IndexMap: got {given}")
+        if index_map.size > _MOST_CELLS:
+            raise ValueError(
+                f"[view.layout] the layout has {index_map.size} coordinates; at most {_MOST_CELLS} can be read: draw a "
+                "part of it"
+            )
         self._marks = list(_marks(index_map))
         self._width = max(mark.column for mark in self._marks) + 1
         self._height = max(mark.row for mark in self._marks) + 1
@@ -119,7 +133,22 @@ class LayoutPicture:
         return f"LayoutPicture({self.title})"
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes an SVG file, or by matplotlib a PNG file; ValueError for another suffix."""
+        """Writes an SVG file, or by matplotlib a PNG file; ValueError for another suffix.
+
+        >>> import os, tempfile
+        >>> from orlop import friendly, view
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     view.layout(friendly.row_major(2, 3)).save(os.path.join(folder, "layout.svg"))
+        ...     os.listdir(folder)
+        ['layout.svg']
+        >>> view.layout(friendly.row_major(2, 3)).save("layout.gif")
+        Traceback (most recent call last):
+            ...
+        ValueError: [LayoutPicture.save] the name must end in .svg or .png: got 'layout.gif'
+        """
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            given = type(path).__name__
+            raise TypeError(f"[LayoutPicture.save] path must be a str, bytes or os.PathLike: got {given}")
         suffix = os.path.splitext(os.fspath(path))[1].lower()
         if suffix == ".svg":
             with open(path, "w", encoding="utf-8") as file:
@@ -151,13 +180,15 @@ def layout(layout: IndexMap) -> LayoutPicture:
 
     Modes after the second make one panel for each of their coordinates. TypeError for what is no IndexMap,
     ValueError for one too large to be read.
+
+    >>> from orlop import friendly, view
+    >>> view.layout(friendly.row_major(2, 3)).title
+    '(2, 3):(3, 1)'
+    >>> view.layout(friendly.row_major(100, 100))
+    Traceback (most recent call last):
+        ...
+    ValueError: [view.layout] the layout has 10000 coordinates; at most 4096 can be read: draw a part of it
     """
-    if not isinstance(layout, IndexMap):
-        raise TypeError(f"[view.layout] layout must be a Layout or another IndexMap: got {type(layout).__name__}")
-    if layout.size > _MOST_CELLS:
-        raise ValueError(
-            f"[view.layout] the layout has {layout.size} coordinates; at most {_MOST_CELLS} can be read: draw a part of it"
-        )
     return LayoutPicture(layout)
 
 
@@ -174,7 +205,14 @@ _SYMBOLS = "".join(symbol for symbol, _, _ in _STATES)
 
 
 class TilePicture:
-    """What `tiles` draws, as it was at that moment: `str` is plain text, and rich prints it in colour."""
+    """What `tiles` draws, as it was at that moment: `str` is plain text, and rich prints it in colour.
+
+    >>> from orlop import CPU, TileSet, TiledEvictable, friendly, view
+    >>> carrier = TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,))
+    >>> carrier.evict(TileSet([(1,)]))
+    >>> view.tiles(carrier).lines, view.tiles(carrier).counts["resident"]
+    (['#.'], 1)
+    """
 
     def __init__(self, carrier, width, height, legend):
         states = carrier._tile_symbols()  # in the order of the tiles' numbers, first axis fastest
@@ -209,9 +247,18 @@ class Residency:
 
     `groups` maps a name to carriers. A Console or a Live of rich draws the lines, `sample()` notes the moment, and
     `plot(path)` draws what was noted, by matplotlib.
+
+    >>> from orlop import CPU, TiledEvictable, friendly, view
+    >>> carrier = TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,))
+    >>> residency = view.Residency({"weights": [carrier]})
+    >>> residency.sample()
+    >>> residency.resident_bytes(), len(residency.samples)
+    ({'weights': 16}, 1)
     """
 
     def __init__(self, groups: Mapping[str, Iterable[Carrier]], *, width: int = 48) -> None:
+        if not isinstance(groups, Mapping):
+            raise TypeError(f"[Residency] groups must map names to carriers: got {type(groups).__name__}")
         self.groups = {name: tuple(carriers) for name, carriers in groups.items()}
         self.width = width
         self.samples = []  # (seconds of the monotonic clock, bytes in memory by group)
@@ -221,6 +268,7 @@ class Residency:
         return {name: sum(carrier._primary_bytes for carrier in carriers) for name, carriers in self.groups.items()}
 
     def sample(self) -> None:
+        """Notes the moment for `plot`."""
         self.samples.append((time.monotonic(), self.resident_bytes()))
 
     def __rich__(self):
@@ -234,11 +282,18 @@ class Residency:
         return table
 
     def plot(self, path: str | os.PathLike) -> None:
-        """A picture of the samples: the bytes of each group on top of those before it."""
-        from matplotlib.figure import Figure
+        """A picture of the samples: the bytes of each group on top of those before it.
 
+        >>> from orlop import view
+        >>> view.Residency({}).plot("memory.png")
+        Traceback (most recent call last):
+            ...
+        ValueError: [Residency.plot] nothing was noted yet; call sample() while tiles move
+        """
         if not self.samples:
             raise ValueError("[Residency.plot] nothing was noted yet; call sample() while tiles move")
+        from matplotlib.figure import Figure
+
         times, samples = zip(*self.samples, strict=True)
         figure = Figure(figsize=(10, 5), layout="constrained")
         axes = figure.add_subplot(xlabel="seconds", ylabel="MiB of tiles in memory")
@@ -273,6 +328,14 @@ def tiles(carrier: Carrier, *, width: int = 64, height: int = 16, legend: bool =
     picture would take more than `height` lines of `width` symbols, a symbol stands for several tiles and shows the
     one of most interest; `legend` adds a line of counts. TypeError for another carrier, ValueError for no
     place to draw or more than ten million tiles.
+
+    >>> from orlop import CPU, TileSet, TiledEvictable, friendly, view
+    >>> carrier = TiledEvictable(friendly.arange(8).carrier, CPU(0), (2, 2), (2, 1))
+    >>> carrier.evict(TileSet([(0, 1)]))
+    >>> print(view.tiles(carrier))
+    #.
+    ##
+    # 3 resident, . 1 on file
     """
     from orlop.carriers.tiled_evictable import TiledEvictable
 

@@ -23,8 +23,11 @@ from orlop import (
     einops,
     friendly,
     functional,
+    nn,
     operation,
+    view,
 )
+from orlop.carriers.dtype import accepts_storage_dtype
 
 PATTERN = r"^\[[^\]]+\] .+"
 TENSORS = ["lhs", "rhs", "tensor", "base", "exponent", "lower", "upper", "on_true", "on_false", "updates"]
@@ -217,6 +220,46 @@ def test_values_that_make_no_tensor_are_described(values, words):
     with pytest.raises(ValueError, match="non-empty list or tuple") as refused:
         friendly.tensor(values)
     assert words in str(refused.value)
+
+
+# What Python itself would refuse in words of its own.
+WRONG_KINDS = {
+    "a path": (lambda: orlop.io.load_npy(None), "[load_npy] path must be a str, bytes or os.PathLike: got NoneType"),
+    "a path of many": (lambda: orlop.io.load_safetensors(3), "[load_safetensors] path must be a str, bytes"),
+    "a path of metadata": (lambda: orlop.io.safetensors_metadata(3), "[safetensors_metadata] path must be a str, bytes"),
+    "a path to save at": (lambda: orlop.io.save_npy(None, matrix()), "[save_npy] path must be a str, bytes"),
+    "a path to save many at": (lambda: orlop.io.save_safetensors(None, {}), "[save_safetensors] path must be a str"),
+    "a path of a trace": (lambda: orlop.Profiler().export_chrome_trace(None), "[Profiler.export_chrome_trace] path"),
+    "a path of a picture": (lambda: view.layout(matrix().layout).save(3), "[LayoutPicture.save] path must be a str"),
+    "names": (lambda: orlop.io.load_safetensors("no file", 3), "[load_safetensors] names must be iterable: got int"),
+    "a picture": (lambda: view.LayoutPicture(None), "must be a Layout or another IndexMap: got NoneType"),
+    "groups": (lambda: view.Residency(None), "[Residency] groups must map names to carriers: got NoneType"),
+    "dtypes": (lambda: accepts_storage_dtype(DType.Bool, None), "[accepts_storage_dtype] accepted must be iterable"),
+    "tokens": (lambda: einops.parse_layout_ref(None), "[parse_layout_ref] tokens must be iterable: got NoneType"),
+    "parameters": (lambda: nn.SGD(None, 0.1), "[SGD] parameters must be an iterable of Parameters: got NoneType"),
+    "features": (lambda: nn.Linear(None, 2), "[Linear] in_features must be an integer: got NoneType"),
+    "leaves": (lambda: Tree(1).reshape(3), "[Tree.reshape] items must be a finite iterable: got int"),
+    "a leaf's number": (lambda: Node.id("a"), "[Node.id] the number must be an integer: got str"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KINDS)
+def test_another_kind_of_argument_is_refused_in_our_words(name):
+    call, words = WRONG_KINDS[name]
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call()
+
+
+def test_a_call_that_does_not_fit_shows_how_the_function_is_called():
+    for call, signature in [
+        (lambda: orlop.grad(matrix(), []), "grad(output: Tensor, inputs: Iterable[Tensor], cotangents: Tensor, *"),
+        (lambda: orlop.from_dlpack(), "from_dlpack(x: object, /, *"),
+        (lambda: orlop.from_buffer(), "from_buffer(exporter: object, /, *"),
+        (lambda: orlop.set_grad_enabled(), "set_grad_enabled(enabled: bool) -> None"),
+        (lambda: orlop.set_thread_count(), "set_thread_count(count: int) -> None"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(signature)):
+            call()
 
 
 def test_extents_in_one_tuple_are_told_apart():

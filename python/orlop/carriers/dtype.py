@@ -35,7 +35,12 @@ SymbolicBits = _native.SymbolicBits
 
 
 class WholeExtent:
-    """The extent that takes in a whole level; its one instance is ``Whole`` (M202)."""
+    """The extent that takes in a whole level; its one instance is ``Whole`` (M202).
+
+    >>> from orlop import Whole, WholeExtent
+    >>> WholeExtent() is Whole
+    True
+    """
 
     __slots__ = ()
 
@@ -127,6 +132,18 @@ class DType(
 
     Extend DTypeCategory, SimpleDType, CompoundDType or BlockScaledDType with ``class X(Base, abstract=False)``. A
     construction is one transaction: a failure leaves the name free and an object that nothing accepts.
+
+    >>> from orlop import DType
+    >>> DType.from_name("Int32") is DType.Int32, DType.Int32.is_subtype_of(DType.Integer)
+    (True, True)
+    >>> DType.Int32.supertypes()
+    (DTypeCategory('Integer'), DTypeCategory('Any'))
+    >>> DType.MXFP4.is_compound(), DType.Int32.is_simple()
+    (True, True)
+    >>> DType.Integer.is_category(), DType.Integer.is_opaque_storage()
+    (True, False)
+    >>> DType.Bool.structure()
+    ('str:DType', ('str:Any', 'str:DType', 'none', 'str:DTypeCategory', 'bool:True'), 'str:SimpleDType', 'int:8')
     """
 
     __slots__ = ("__weakref__",)
@@ -190,12 +207,29 @@ class DType(
         return _native.structure(self)
 
     def structure_extension(self):
-        """What a subclass adds to the structure: a tuple of str, int, float, bool, None, Whole and such tuples."""
+        """What a subclass adds to the structure: a tuple of str, int, float, bool, None, Whole and such tuples.
+
+        >>> from orlop import DType, SimpleDType
+        >>> class Scaled(SimpleDType, abstract=False):
+        ...     def __init__(self, name, scale):
+        ...         super().__init__(name, bits=8, supertype=DType.Any)
+        ...         self.scale = scale
+        ...
+        ...     def structure_extension(self):
+        ...         return (self.scale,)
+        >>> Scaled("ExampleScaled", 0.5).structure()[-1]
+        'float:0x1.0000000000000p-1'
+        """
         return ()
 
     @classmethod
     def registered(cls):
-        """Every registered instance of this class, in registration order."""
+        """Every registered instance of this class, in registration order.
+
+        >>> from orlop import DTypeCategory
+        >>> DTypeCategory.registered()[:2]
+        (DTypeCategory('Any'), DTypeCategory('Floating'))
+        """
         return tuple(dtype for dtype in _native.registered() if isinstance(dtype, cls))
 
     @classmethod
@@ -253,6 +287,15 @@ class DTypeCategory(DType, abstract=False, owns=_kind_queries):
     """A set of dtypes; ``opaque_storage`` marks those that name a storage themselves (M104).
 
     Errors: ValueError for a name that is no non-empty str or is used; TypeError for a supertype that is no category.
+
+    >>> from orlop import DType, DTypeCategory
+    >>> complex_numbers = DTypeCategory("ExampleComplex", supertype=DType.Any)
+    >>> complex_numbers.is_subtype_of(DType.Any)
+    True
+    >>> DTypeCategory("ExampleComplex")
+    Traceback (most recent call last):
+        ...
+    ValueError: [dtype] 'ExampleComplex' is already registered; a dtype's name is used once
     """
 
     __slots__ = ()
@@ -265,6 +308,10 @@ class SimpleDType(DType, abstract=False, owns=(*_kind_queries, "bits")):
     """A dtype whose values are one pattern of ``bits`` bits.
 
     Errors: TypeError for a supertype that is no category; ValueError for the name, or for bits that are no int above 0.
+
+    >>> from orlop import DType, SimpleDType
+    >>> SimpleDType("ExampleFloat16", bits=16, supertype=DType.Floating).bits
+    16
     """
 
     __slots__ = ()
@@ -279,6 +326,13 @@ class CompoundDType(DType, owns=(*_kind_queries, "simple_types", "num_carriers")
     """A dtype whose plane i lives in its own carrier of dtype ``simple_types[i]`` (M201). Extend it to define one.
 
     Errors: ValueError for the name or without a plane; TypeError for any other argument of a wrong type.
+
+    >>> from orlop import CompoundDType, DType
+    >>> class Interval(CompoundDType, abstract=False):
+    ...     def __init__(self, name):
+    ...         super().__init__(name, simple_types=[DType.Float32, DType.Float32])
+    >>> Interval("ExampleInterval").num_carriers
+    2
     """
 
     __slots__ = ()
@@ -319,6 +373,13 @@ class RepresentationValidationContext:
     """What a rule sees of the representation it validates (M204); read-only.
 
     ``adjacent_layouts[i]`` maps level i, of shape ``level_shapes[i]``, to level i + 1.
+
+    >>> from orlop import DType, Layout, RepresentationValidationContext, Shape, Stride
+    >>> context = RepresentationValidationContext(
+    ...     DType.Float32, [DType.Float32], [Layout(Shape(4), Stride(1))], [], [Shape(4)]
+    ... )
+    >>> context.level_shapes
+    (Shape<(4,)>,)
     """
 
     __slots__ = ("logical_dtype", "storage_dtypes", "placement_layouts", "adjacent_layouts", "level_shapes")
@@ -350,6 +411,14 @@ class RepresentationRule(
 
     A subclass implements ``validate(context)``, which returns or raises, and may add to the structure with
     ``structure_extension()``. Once constructed, a rule is immutable.
+
+    >>> from orlop import RepresentationRule
+    >>> class OneShape(RepresentationRule):
+    ...     def validate(self, context):
+    ...         if len(set(context.level_shapes)) > 1:
+    ...             raise ValueError(f"all planes must have one shape: got {context.level_shapes}")
+    >>> OneShape().structure()[1:], OneShape().structure_extension()
+    (('str:OneShape', ()), ())
     """
 
     __slots__ = ("__weakref__",)
@@ -402,6 +471,10 @@ class LevelExtent(RepresentationRule):
     """Adjacent layout ``level`` maps exactly ``extent`` coordinates of its level to each of the next (M205).
 
     level: an exact int of at least 0. extent: Whole or an exact int of at least 1. Else TypeError, ValueError.
+
+    >>> from orlop import DType, LevelExtent
+    >>> DType.MXFP4.representation_rules, LevelExtent(0, 32).extent
+    ((LevelExtent(level=0, extent=32),), 32)
     """
 
     __slots__ = ()
@@ -435,8 +508,18 @@ def validate_storage_dtype(dtype, *, carrier, accepted):
 
 
 def accepts_storage_dtype(dtype, accepted):
-    """Whether ``dtype`` is identical, not merely equal, to one of ``accepted``."""
-    return any(dtype is one for one in accepted)
+    """Whether ``dtype`` is identical, not merely equal, to one of ``accepted``.
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.dtype import accepts_storage_dtype
+    >>> accepts_storage_dtype(DType.Bool, (DType.Float32, DType.Int32))
+    False
+    """
+    try:
+        entries = iter(accepted)
+    except TypeError:
+        raise TypeError(f"[accepts_storage_dtype] accepted must be iterable: got {type(accepted).__name__}") from None
+    return any(dtype is one for one in entries)
 
 
 def storage_zero(dtype):

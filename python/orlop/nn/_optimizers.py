@@ -18,13 +18,27 @@ class SGD:
 
     TypeError: parameters no iterable of Tensors, lr no real number. ValueError: lr not positive and finite. ``step``:
     RuntimeError for a Parameter that cannot be written or whose values are evicted, before any is written.
+
+    >>> from orlop import Parameter, friendly, nn
+    >>> weight = Parameter(friendly.ones(2))
+    >>> optimizer = nn.SGD([weight], lr=0.5)
+    >>> friendly.sum(weight * 3).backward()
+    >>> optimizer.step()
+    >>> optimizer.zero_grad()
+    >>> friendly.to_list(weight), weight.grad
+    ([-0.5, -0.5], None)
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
         found: dict[int, Tensor] = {}
         if isinstance(parameters, Tensor):
             raise TypeError("[SGD] parameters must be an iterable of Parameters: got one Tensor; put it into a list")
-        for parameter in parameters:
+        try:
+            entries = iter(parameters)
+        except TypeError:
+            given = type(parameters).__name__
+            raise TypeError(f"[SGD] parameters must be an iterable of Parameters: got {given}") from None
+        for parameter in entries:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"[SGD] every entry of parameters must be a Tensor: got {type(parameter).__name__}")
             found[id(parameter)] = parameter

@@ -12,6 +12,8 @@ def positive(value: int, what: str, name: str) -> int:
     """An integer greater than zero. TypeError, ValueError."""
     if isinstance(value, bool):
         raise TypeError(f"[{what}] {name} must be an integer, not a bool")
+    if not hasattr(type(value), "__index__"):
+        raise TypeError(f"[{what}] {name} must be an integer: got {type(value).__name__}")
     number = operator.index(value)
     if number <= 0:
         raise ValueError(f"[{what}] {name} must be > 0: got {number}")
