@@ -21,7 +21,7 @@ PACKAGE = ROOT / "python/orlop"
 # name of the parameter, or where a name stands for several things by the function's and its own.
 _TYPES = {
     "Tensor": "tensor gradient lhs rhs kernel base indices updates condition on_true on_false to_scatter scatter_onto "
-    "grad.output grad.cotangents __matmul__.other __rmatmul__.other",
+    "__matmul__.other __rmatmul__.other",
     "Tensor | float": "other exponent lower upper",
     "Layout": "layout mapping",
     "Shape": "shape target target_shape",

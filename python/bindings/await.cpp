@@ -75,10 +75,17 @@ PyType_Slot await_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, collector_slots[1], {0, nullptr}};
 
 void bind_await(nb::module_& module) {
-  nb::class_<Task> result(
-      module, "AwaitResult", counted<Task>(), nb::type_slots(await_slots), nb::is_weak_referenceable(),
-      "The handle of work that goes on in the background, created by the framework.\n\n"
-      "Dropping it neither blocks nor cancels. There is no await, no cancel and no timeout.");
+  nb::class_<Task> result(module, "AwaitResult", counted<Task>(), nb::type_slots(await_slots),
+                          nb::is_weak_referenceable(),
+                          R"(The handle of work that goes on in the background, created by the framework.
+
+Dropping it neither blocks nor cancels. There is no await, no cancel and no timeout.
+
+>>> from orlop import CPU, friendly
+>>> from orlop.carriers.move import AwaitResult
+>>> handle = orlop.move_async(friendly.arange(3), CPU(3))
+>>> isinstance(handle, AwaitResult), handle.wait() is handle.wait()
+(True, True))");
   result.def("__init__", &refuse_construction<Task>)
       .def_prop_ro("done", &Task::is_done, "Whether the work has ended, well or not; never waits.")
       .def("wait", &await_result,
@@ -87,9 +94,14 @@ void bind_await(nb::module_& module) {
            "the work.");
   nb::setattr(result, "__class_getitem__",
               nb::steal(PyClassMethod_New(reinterpret_cast<PyObject*>(&Py_GenericAliasType))));
-  bind_await_kind<MoveTask>(module, "AwaitMove", "def wait(self) -> Tensor",
-                            "The handle of a move: wait() returns the moved Tensor. Until then both carriers "
-                            "are owned by the move.");
+  bind_await_kind<MoveTask>(
+      module, "AwaitMove", "def wait(self) -> Tensor",
+      R"(The handle of a move: wait() returns the moved Tensor. Until then both carriers are owned by the move.
+
+>>> from orlop import CPU, friendly
+>>> handle = orlop.move_async(friendly.arange(3), CPU(3))
+>>> friendly.to_list(handle.wait())
+[0.0, 1.0, 2.0])");
   at_exit(&Executor::drain_all);
 }
 

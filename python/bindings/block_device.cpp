@@ -53,13 +53,33 @@ std::string to_device_path(nb::handle value) {
 }
 
 void bind_block_device(nb::module_& module) {
-  nb::class_<BlockDevice>(
-      module, "BlockDevice", counted<BlockDevice>(), nb::type_slots(collector_slots), nb::is_final(),
-      nb::is_weak_referenceable(),
-      "BlockDevice(path)\n\n"
-      "An open block device, from which carriers are allocated; whatever it held is overwritten. ValueError\n"
-      "‹block device› for any other node, OSError where it cannot be opened. A context manager: leaving it\n"
-      "closes the device. A transfer that fails faults it for good (S501-S511).")
+  nb::class_<BlockDevice>(module, "BlockDevice", counted<BlockDevice>(), nb::type_slots(collector_slots),
+                          nb::is_final(), nb::is_weak_referenceable(),
+                          R"(BlockDevice(path)
+
+An open block device, from which carriers are allocated; whatever it held is overwritten. ValueError
+‹block device› for any other node, OSError where it cannot be opened. A context manager: leaving it
+closes the device. A transfer that fails faults it for good (S501-S511).
+
+>>> import pathlib, tempfile
+>>> from orlop import friendly
+>>> from orlop._testing import open_block_device
+>>> folder = tempfile.TemporaryDirectory()
+>>> node = pathlib.Path(folder.name, "node")
+>>> _ = node.write_bytes(bytes(1 << 16))
+>>> device = open_block_device(node, capacity=1 << 16)  # a file in place of BlockDevice("/dev/...")
+>>> moved = orlop.move(friendly.arange(3), device.allocate(3))
+>>> moved[2], device.is_faulted()
+(2.0, False)
+>>> del moved
+>>> device.close()
+>>> device.is_closed()
+True
+>>> folder.cleanup()
+>>> orlop.BlockDevice("/dev/null")
+Traceback (most recent call last):
+    ...
+ValueError: [BlockDevice] the path must be a block device: '/dev/null' is none; use the node of one)")
       .def(nb::new_(&open_device), "path"_a.none())
       .def_prop_ro("path", &path_of, "The path as it was given.")
       .def_prop_ro("capacity_bytes", &BlockDevice::capacity_bytes)
@@ -85,8 +105,13 @@ void bind_block_device(nb::module_& module) {
   nb::class_<BlockDeviceCarrier, Carrier> carrier(
       module, "BlockDeviceCarrier", counted<BlockDeviceCarrier>(), nb::type_slots(collector_slots),
       nb::is_final(),
-      "Float32 slots in one extent of a BlockDevice, of fixed size; made by BlockDevice.allocate and by the\n"
-      "factories of another one. Moves to and from CPU only, computes nothing.");
+      R"(Float32 slots in one extent of a BlockDevice, of fixed size; made by BlockDevice.allocate and by the
+factories of another one. Moves to and from CPU only, computes nothing.
+
+>>> orlop.BlockDeviceCarrier()
+Traceback (most recent call last):
+    ...
+TypeError: [BlockDeviceCarrier] the class cannot be called; use BlockDevice.allocate to make one)");
   carrier
       .def("__init__",
            [](nb::pointer_and_handle<BlockDeviceCarrier>, const nb::args&, const nb::kwargs&) {

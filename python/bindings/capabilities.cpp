@@ -127,16 +127,26 @@ void bind_plan_query(nb::module_& module, const char* name, Answer answer, const
 }
 
 void bind_class_queries(nb::module_& module) {
-  module.def(
-      "register_operation_capabilities", register_capabilities, "carrier_class"_a.none(),
-      "capabilities"_a.none(),
-      "Declares, once and for good, what exactly `carrier_class` can execute (P23).\n\n"
-      "All or nothing; a rejected call leaves the class open, an empty iterable is a full declaration.\n"
-      "Errors: TypeError for Carrier itself, a class that is no Carrier, a dependent, shipped or defined "
-      "class,\n"
-      "one already declared or observed, or an entry that is no OperationCapability; ValueError for two "
-      "equal\n"
-      "entries.");
+  module.def("register_operation_capabilities", register_capabilities, "carrier_class"_a.none(),
+             "capabilities"_a.none(),
+             R"(Declares, once and for good, what exactly `carrier_class` can execute (P23).
+
+All or nothing; a rejected call leaves the class open, an empty iterable is a full declaration.
+Errors: TypeError for Carrier itself, a class that is no Carrier, a dependent, shipped or defined class,
+one already declared or observed, or an entry that is no OperationCapability; ValueError for two equal
+entries.
+
+>>> from orlop import Carrier, DType
+>>> from orlop.carriers.operation_capability import OperationCapability, register_operation_capabilities
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> class Rectifying(Carrier):
+...     pass
+>>> plan = resolve_operation_plan("relu", DType.Float32)
+>>> register_operation_capabilities(Rectifying, [OperationCapability.from_plan(plan)])
+>>> register_operation_capabilities(Rectifying, [])
+Traceback (most recent call last):
+    ...
+TypeError: [register_operation_capabilities] Rectifying has already declared its capabilities by ...)");
   module.def(
       "capabilities_for_carrier_class",
       [](nb::handle carrier_class, nb::handle operation) {
@@ -145,31 +155,68 @@ void bind_class_queries(nb::module_& module) {
         return listed(orlop::detail::capabilities_of(asked.carrier_class), operation, what);
       },
       "carrier_class"_a.none(), "operation"_a = nb::none(),
-      "What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).");
+      R"(What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
+
+>>> from orlop import CPU, FileBacked
+>>> from orlop.carriers.operation_capability import capabilities_for_carrier_class
+>>> [entry.operands[0].dtype.name for entry in capabilities_for_carrier_class(CPU, "relu")]
+['Float32', 'Int32']
+>>> capabilities_for_carrier_class(FileBacked)
+())");
   bind_plan_query(
       module, "matching_capability",
       [](const AskedClass& asked, const OperationPlan& plan) {
         return find_entry(orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "The stored entry that matches the plan, or None (P25).");
+      R"(The stored entry that matches the plan, or None (P25).
+
+>>> from orlop import CPU, DType, FileBacked
+>>> from orlop.carriers.operation_capability import matching_capability
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> plan = resolve_operation_plan("relu", DType.Float32)
+>>> matching_capability(CPU, plan).matches(plan), matching_capability(FileBacked, plan)
+(True, None))");
   bind_plan_query(
       module, "supports_operation_plan",
       [](const AskedClass& asked, const OperationPlan& plan) {
         return supports_operation_plan(asked.carrier_class, plan);
       },
-      "Whether the exact class advertises the plan (P25).");
+      R"(Whether the exact class advertises the plan (P25).
+
+>>> from orlop import CPU, DType, FileBacked
+>>> from orlop.carriers.operation_capability import supports_operation_plan
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> plan = resolve_operation_plan("relu", DType.Float32)
+>>> supports_operation_plan(CPU, plan), supports_operation_plan(FileBacked, plan)
+(True, False))");
   bind_plan_query(
       module, "unsupported_plan_reason",
       [](const AskedClass& asked, const OperationPlan& plan) {
         return reason_or_none(asked.name, orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "None where the plan is supported, otherwise why not (P28).");
+      R"(None where the plan is supported, otherwise why not (P28).
+
+>>> from orlop import CPU, DType, FileBacked
+>>> from orlop.carriers.operation_capability import unsupported_plan_reason
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> plan = resolve_operation_plan("relu", DType.Float32)
+>>> unsupported_plan_reason(CPU, plan) is None
+True
+>>> print(unsupported_plan_reason(FileBacked, plan).partition(":")[0])
+[FileBacked] does not support the operation 'relu')");
   bind_plan_query(
       module, "require_capability",
       [](const AskedClass& asked, const OperationPlan& plan) {
         return require_entry(asked, orlop::detail::capabilities_of(asked.carrier_class), plan);
       },
-      "The stored entry that matches the plan, or UnsupportedOperationPlan (P25).");
+      R"(The stored entry that matches the plan, or UnsupportedOperationPlan (P25).
+
+>>> from orlop import CPU, DType
+>>> from orlop.carriers.operation_capability import require_capability
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> plan = resolve_operation_plan("relu", DType.Float32)
+>>> require_capability(CPU, plan).matches(plan)
+True)");
 }
 
 // --- Carriers ---------------------------------------------------------------------------------------------
@@ -192,29 +239,47 @@ void bind_carrier_queries() {
         return listed(orlop::detail::capabilities_of(self), operation_name, "operation_capabilities");
       },
       "operation_name"_a = nb::none(),
-      "What this carrier advertises, optionally of one operation (P27): an independent one answers from its "
-      "exact class,\n"
-      "a dependent one from the set frozen with it.");
+      R"(What this carrier advertises, optionally of one operation (P27): an independent one answers from its exact
+class,
+a dependent one from the set frozen with it.
+
+>>> [entry.operands[0].dtype.name for entry in orlop.CPU(1).operation_capabilities("relu")]
+['Float32', 'Int32']
+>>> orlop.FileBacked(dtype=orlop.DType.Float32).operation_capabilities()
+())");
   define(
       carrier, "supports_operation_plan",
       [](const Carrier& self, nb::handle plan) {
         return self.supports_operation_plan(to_plan(plan, "supports_operation_plan"));
       },
-      "plan"_a.none(), "Whether this carrier advertises the plan (P27).");
+      "plan"_a.none(), R"(Whether this carrier advertises the plan (P27).
+
+>>> from orlop.operation import resolve_operation_plan
+>>> orlop.CPU(1).supports_operation_plan(resolve_operation_plan("relu", orlop.DType.Int32))
+True)");
   define(
       carrier, "unsupported_plan_reason",
       [](const Carrier& self, nb::handle plan) {
         const OperationPlan& wanted = to_plan(plan, "unsupported_plan_reason");
         return reason_or_none(self.carrier_class().name(), orlop::detail::capabilities_of(self), wanted);
       },
-      "plan"_a.none(), "None where the plan is supported, otherwise why not (P28).");
+      "plan"_a.none(), R"(None where the plan is supported, otherwise why not (P28).
+
+>>> from orlop.operation import resolve_operation_plan
+>>> orlop.CPU(1).unsupported_plan_reason(resolve_operation_plan("relu", orlop.DType.Int32)) is None
+True)");
   define(
       carrier, "require_operation_plan",
       [](const Carrier& self, nb::handle plan) {
         const OperationPlan& wanted = to_plan(plan, "require_operation_plan");
         return require_entry(class_of(self), orlop::detail::capabilities_of(self), wanted);
       },
-      "plan"_a.none(), "The stored entry that matches the plan, or UnsupportedOperationPlan (P27).");
+      "plan"_a.none(), R"(The stored entry that matches the plan, or UnsupportedOperationPlan (P27).
+
+>>> from orlop.operation import resolve_operation_plan
+>>> plan = resolve_operation_plan("relu", orlop.DType.Float32)
+>>> orlop.CPU(1).require_operation_plan(plan).matches(plan)
+True)");
 }
 
 // Opens the protected member to the binding.

@@ -229,17 +229,46 @@ void bind_hooks(CarrierBinding& carrier) {
             return from_dtype(self.dtype());
           },
           nb::sig("def dtype(self) -> DType"), "The dtype of every slot; also after release.")
-      .def("get_value", &base_get_value, "index"_a.none(), "The value of one slot.")
+      .def("get_value", &base_get_value, "index"_a.none(),
+           "The value of one slot. TypeError, IndexError for the index; RuntimeError once released.")
       .def("set_value", &base_set_value, "index"_a.none(), "value"_a.none(),
-           "Writes one slot; the version advances once.")
-      .def("new_like", &base_new_like, "values"_a.none(), nb::kw_only(), "mutable"_a = true,
-           "dtype"_a = nb::none(), "Fresh storage of the same kind holding `values`.")
-      .def("allocate_like", &base_allocate_like, "size"_a.none(), nb::kw_only(), "mutable"_a = true,
-           "dtype"_a = nb::none(), "empty"_a = false,
-           "Fresh storage of the same kind with `size` slots, zero unless `empty`.")
+           "Writes one slot; the version advances once. TypeError, IndexError, OverflowError for what does "
+           "not fit "
+           "the slot; RuntimeError where the carrier is not mutable.")
+      .def(
+          "new_like", &base_new_like, "values"_a.none(), nb::kw_only(), "mutable"_a = true,
+          "dtype"_a = nb::none(),
+          R"(Fresh storage of the same kind holding `values`, of this dtype where none is named. TypeError, ValueError and
+OverflowError for values and dtypes that the kind does not store.
+
+>>> carrier = orlop.CPU(0).new_like([1, 2], mutable=False)
+>>> carrier[1], carrier.is_mutable()
+(2.0, False))")
+      .def(
+          "allocate_like", &base_allocate_like, "size"_a.none(), nb::kw_only(), "mutable"_a = true,
+          "dtype"_a = nb::none(), "empty"_a = false,
+          R"(Fresh storage of the same kind with `size` slots, zero unless `empty`, of this dtype where none is named.
+TypeError, ValueError for the arguments, MemoryError where there is no room.
+
+>>> carrier = orlop.CPU(0).allocate_like(3, dtype=orlop.DType.Int32)
+>>> carrier.size(), carrier[0]
+(3, 0))")
       .def("scatter", &base_scatter, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(),
-           "mapping_offset"_a = 0, "Writes the logical values of a Tensor through a mapping.")
-      .def("dlpack_info", &base_dlpack_info, "pointer, device_type and device_id, or BufferError.")
+           "mapping_offset"_a = 0, R"(Writes the logical values of a Tensor through a mapping.
+
+>>> from orlop import Layout, Shape, Stride, friendly
+>>> onto = friendly.zeros(4)
+>>> onto.carrier.scatter(friendly.tensor([1, 2]), onto, Layout(Shape(2), Stride(2)))
+>>> friendly.to_list(onto)
+[1.0, 0.0, 2.0, 0.0])")
+      .def("dlpack_info", &base_dlpack_info, R"(pointer, device_type and device_id, or BufferError.
+
+>>> sorted(orlop.CPU(1).dlpack_info())
+['device_id', 'device_type', 'pointer']
+>>> orlop.FileBacked(dtype=orlop.DType.Float32).dlpack_info()
+Traceback (most recent call last):
+    ...
+BufferError: [FileBacked] DLPack export is not supported; move the Tensor to CPU first, or ...)")
       .def(
           "_is_mutable", [](Carrier&) { return false; }, "Hook: whether the storage permits writes.")
       .def(
@@ -291,9 +320,18 @@ void bind_interface(CarrierBinding& carrier) {
       .def_prop_ro("version", &Carrier::version, "Advances with every successful mutation.")
       .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
       .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a.none(),
-           "Structural support; allocates nothing.")
+           "Whether the kind can store the dtype; allocates nothing. TypeError for what is no DType.")
       .def("dispatch_op", &dispatch_op, "operation_name"_a.none(),
-           "A fresh operation bound to the name and this exact class.")
+           R"(A fresh operation bound to the name and this exact class.
+
+>>> from orlop import CPU, friendly
+>>> tensor = friendly.tensor([3, -2])
+>>> friendly.to_list(tensor.carrier.dispatch_op("relu").forward(tensor))
+[3.0, 0.0]
+>>> CPU(1).dispatch_op("swish")
+Traceback (most recent call last):
+    ...
+NotImplementedError: [table_operation] no built-in operation has this name: got 'swish'; ...)")
       .def("_claim_ownership", &Carrier::claim_ownership)
       .def("_relinquish_ownership", &with_token<&Carrier::relinquish_ownership>, "token"_a.none())
       .def("_begin_owner_access", &with_token<&Carrier::begin_owner_access>, "token"_a.none())
@@ -314,13 +352,33 @@ void bind_carrier(nb::module_& module) {
 
   CarrierBinding carrier(module, "Carrier", counted<Carrier>(), nb::type_slots(collector_slots),
                          nb::is_weak_referenceable(), nb::dynamic_attr(),
-                         "One homogeneous storage sequence: the extension point for storage authors.");
+                         R"(One homogeneous storage sequence: the extension point for storage authors.
+
+>>> carrier = orlop.CPU(0).new_like([1, 2])
+>>> carrier.set_value(0, 5)
+>>> carrier.get_value(0), carrier.size(), carrier.dtype(), carrier.version
+(5.0, 2, SimpleDType('Float32'), 1)
+>>> carrier.is_mutable(), carrier.is_owned(), carrier.supports_storage_dtype(orlop.DType.Bool)
+(True, False, True)
+>>> carrier.release()
+>>> carrier.is_released(), carrier.size()
+(True, 0)
+>>> class Boxed(orlop.Carrier):
+...     def size(self):
+...         return 0
+>>> Boxed()
+Traceback (most recent call last):
+    ...
+TypeError: [Boxed] the class does not implement the required hooks of a Carrier: dtype, get_value, ...)");
   bind_hooks(carrier);
   bind_interface(carrier);
 
   nb::class_<DependentCarrier, Carrier, PythonCarrierRoom<DependentCarrier>> dependent(
       module, "DependentCarrier", counted<DependentCarrier>(), nb::type_slots(collector_slots),
-      "Base of carriers whose capabilities depend on what they are built from.");
+      R"(Base of carriers whose capabilities depend on what they are built from.
+
+>>> issubclass(orlop.Evictable, orlop.DependentCarrier), issubclass(orlop.CPU, orlop.DependentCarrier)
+(True, False))");
   dependent.def("__init__", &construct_python_carrier<DependentCarrier>);
 }
 

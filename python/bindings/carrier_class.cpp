@@ -81,7 +81,13 @@ void bind_carrier_classes(nb::module_& module) {
       nb::str(closed_carrier_message.data(), closed_carrier_message.size());
   module.def(
       "reject_carrier_subclass", [](const std::string& name) { throw TypeError(closed_message(name)); },
-      "name"_a, "Raises the TypeError that every closed carrier class gives to a subclass (S108).");
+      "name"_a, R"(Raises the TypeError that every closed carrier class gives to a subclass (S108).
+
+>>> from orlop.carriers.base import reject_carrier_subclass
+>>> reject_carrier_subclass("CPU")
+Traceback (most recent call last):
+    ...
+TypeError: [CPU] CPU is a closed carrier implementation and cannot be subclassed; write a sibling ...)");
 }
 
 }  // namespace orlop::bindings

@@ -22,11 +22,19 @@ Ref<CPU> make_cpu(const nb::args& args, const nb::kwargs& kwargs) {
 }  // namespace
 
 void bind_cpu(nb::module_& module) {
-  nb::class_<CPU, Carrier> cpu(
-      module, "CPU", counted<CPU>(), nb::type_slots(collector_slots), nb::is_final(),
-      "CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
-      "Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.");
-  cpu.def(nb::new_(&make_cpu)).def("pointer", &CPU::pointer, "The positive address of slot 0.");
+  nb::class_<CPU, Carrier> cpu(module, "CPU", counted<CPU>(), nb::type_slots(collector_slots), nb::is_final(),
+                               R"(CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)
+
+Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.
+
+>>> carrier = orlop.CPU(3, dtype=orlop.DType.Int32)
+>>> carrier[1] = 7
+>>> carrier.size(), carrier[0], carrier[1]
+(3, 0, 7))");
+  cpu.def(nb::new_(&make_cpu)).def("pointer", &CPU::pointer, R"(The positive address of slot 0.
+
+>>> orlop.CPU(3).pointer() > 0
+True)");
   reject_subclasses(cpu, "CPU");
   name_carrier_class<CPU>(cpu);
 }

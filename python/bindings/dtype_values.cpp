@@ -11,7 +11,11 @@ namespace {
 void bind_level(nb::module_& module) {
   nb::class_<Level> level(
       module, "Level",
-      "One level of scales: each `scale` covers `block` coordinates of the level below (M203).");
+      R"(One level of scales: each `scale` covers `block` coordinates of the level below (M203).
+
+>>> from orlop import DType, Level, Whole
+>>> Level(DType.E8M0, 32), Level(DType.Float32, Whole).is_whole()
+(Level(scale=SimpleDType('E8M0'), block=32), True))");
   level
       .def(
           "__init__",
@@ -30,9 +34,13 @@ void bind_level(nb::module_& module) {
 }
 
 void bind_symbolic_bits(nb::module_& module) {
-  nb::class_<SymbolicBits> bits(module, "SymbolicBits",
-                                "Bits per element where one scale serves a whole tensor: constant + "
-                                "whole_scale_bits / element count (M203).");
+  nb::class_<SymbolicBits> bits(
+      module, "SymbolicBits",
+      R"(Bits per element where one scale serves a whole tensor: constant + whole_scale_bits / element count (M203).
+
+>>> from orlop import SymbolicBits
+>>> SymbolicBits(4.5, 32).evaluate(1024)
+4.53125)");
   bits.def(
           "__init__",
           [](SymbolicBits* self, nb::handle constant, nb::handle whole_scale_bits) {

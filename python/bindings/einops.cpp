@@ -140,35 +140,67 @@ void bind_einops(nb::module_& module) {
       nb::sig("def reduce_sum(tensor: Tensor, description: str, *, accumulator_dtype: DType | None = None) "
               "-> Tensor"),
       "tensor"_a.none(), "description"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
-      "The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):\n"
-      "`reduce_sum(t, \"row column -> row\")`. Int32 is exact; OverflowError where a sum leaves it.\n"
-      "Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.");
+      R"(The sum over the dimensions that the description leaves out, compact in the kept ones' shape (P64):
+`reduce_sum(t, "row column -> row")`. Int32 is exact; OverflowError where a sum leaves it.
+Float32 is added in accumulator_dtype, Float32 or Float64. ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.reduce_sum(friendly.tensor([[1, 5], [7, 3]]), "row column -> row"))
+[6.0, 10.0]
+>>> orlop.reduce_sum(friendly.tensor([[1, 5], [7, 3]]), "row column -> row column")
+Traceback (most recent call last):
+    ...
+ValueError: [command] Reduce command must omit at least one dimension)");
   bind_reduction<&reduce_prod>(
       module, "reduce_prod",
-      "The product over the dimensions that the description leaves out: Float32 from 1 on in ordinal order,\n"
-      "Int32 exact; OverflowError where a product leaves it (P64).");
+      R"(The product over the dimensions that the description leaves out: Float32 from 1 on in ordinal order,
+Int32 exact; OverflowError where a product leaves it (P64). ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.reduce_prod(friendly.tensor([[1, 5], [7, 3]]), "row column -> column"))
+[7.0, 15.0])");
   bind_reduction<&reduce_max>(
       module, "reduce_max",
-      "The greatest value over the dimensions that the description leaves out; the first NaN "
-      "wins, and +0 beats -0 (P64).");
+      R"(The greatest value over the dimensions that the description leaves out; the first NaN wins, and +0 beats -0
+(P64). ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.reduce_max(friendly.tensor([[1, 5], [7, 3]]), "row column -> row"))
+[5.0, 7.0])");
   bind_reduction<&reduce_min>(
       module, "reduce_min",
-      "The least value over the dimensions that the description leaves out; the first NaN "
-      "wins, and -0 beats +0 (P64).");
+      R"(The least value over the dimensions that the description leaves out; the first NaN wins, and -0 beats +0
+(P64). ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.reduce_min(friendly.tensor([[1, 5], [7, 3]]), "row column -> row"))
+[1.0, 3.0])");
   bind_reduction<&argmax>(
       module, "argmax",
-      "Where the greatest value is among the dimensions that the description leaves out: its first "
-      "ordinal there, as Int32 (P64).");
+      R"(Where the greatest value is among the dimensions that the description leaves out: its first ordinal there, as
+Int32 (P64). ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.argmax(friendly.tensor([[1, 5], [7, 7]]), "row column -> row"))
+[1, 0])");
   bind_reduction<&argmin>(
       module, "argmin",
-      "Where the least value is among the dimensions that the description leaves out: its first "
-      "ordinal there, as Int32 (P64).");
+      R"(Where the least value is among the dimensions that the description leaves out: its first ordinal there, as
+Int32 (P64). ValueError for the description.
+
+>>> from orlop import friendly
+>>> friendly.to_list(orlop.argmin(friendly.tensor([[1, 5], [7, 7]]), "row column -> row"))
+[0, 0])");
   module.def(
       "einsum", &bound_einsum, nb::sig("def einsum(lhs: Tensor, rhs: Tensor, description: str) -> Tensor"),
       "lhs"_a.none(), "rhs"_a.none(), "description"_a.none(),
-      "The contraction of two Tensors: `einsum(a, b, \"i k, j k -> i j\")`. Symbols of both that the output\n"
-      "leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes "
-      "(M707).");
+      R"(The contraction of two Tensors: `einsum(a, b, "i k, j k -> i j")`. Symbols of both that the output
+leaves out are summed; those of one must be kept. ValueError where a shared dimension has two sizes (M707).
+
+>>> from orlop import einops, friendly
+>>> a = friendly.tensor([[1, 2], [3, 4]])
+>>> friendly.to_list(einops.einsum(a, friendly.tensor([[1, 1]]), "i k, j k -> i j"))
+[3.0, 7.0])");
 
   nb::module_ native = module.def_submodule("_einops");
   native.def("lex", lexed, "command"_a.none());
@@ -176,11 +208,26 @@ void bind_einops(nb::module_& module) {
   native.def("rearrange_fields", rearrange_fields, "command"_a.none());
   native.def("reduce_fields", reduce_fields, "command"_a.none());
   native.def("einsum_fields", einsum_fields, "command"_a.none());
-  native.def("rearrange", &bound_rearrange, "tensor"_a.none(), "description"_a.none(),
-             "The view that the description spells: `rearrange(t, \"b (h w) -> h w b\")` (M707).");
+  native.def(
+      "rearrange", &bound_rearrange, "tensor"_a.none(), "description"_a.none(),
+      R"(The view that the description spells: `rearrange(t, "b (h w) -> h w b")` (M707). TypeError for no Tensor or no str,
+ValueError where the description is malformed or does not fit the modes.
+
+>>> from orlop import einops, friendly
+>>> einops.rearrange(friendly.zeros(2, 3), "row column -> column row").shape
+(3, 2)
+>>> einops.rearrange(friendly.zeros(2, 3), "row -> row")
+Traceback (most recent call last):
+    ...
+ValueError: [Layout] layout and tree profile do not match: 1 named for the modes of Shape<(2, 3)>; ...)");
   native.def("reduce", &bound_sum<reduce_name>, "tensor"_a.none(), "description"_a.none(), nb::kw_only(),
              "accumulator_dtype"_a = nb::none(),
-             "The sum over the dimensions that the description leaves out, as reduce_sum gives it (M707).");
+             R"(The sum over the dimensions that the description leaves out, as reduce_sum gives it, with its
+accumulator_dtype and its errors (M707).
+
+>>> from orlop import einops, friendly
+>>> friendly.to_list(einops.reduce(friendly.tensor([[1, 2], [3, 4]]), "row column -> row"))
+[3.0, 7.0])");
 }
 
 }  // namespace orlop::bindings

@@ -25,11 +25,19 @@ void construct_adapter(nb::pointer_and_handle<EvictableOperation> self, nb::hand
 void bind_evictable(nb::module_& module) {
   nb::class_<Evictable, DependentCarrier> evictable(module, "Evictable", counted<Evictable>(),
                                                     nb::type_slots(collector_slots), nb::is_final(),
-                                                    "Evictable(primary, secondary)\n\n"
-                                                    "A two-tier hierarchy: the values live in `primary`, or, "
-                                                    "evicted, in `secondary`. It owns both tiers, two live\n"
-                                                    "unowned carriers of one dtype; the secondary must be "
-                                                    "mutable, the primary hold at least one slot (S301).");
+                                                    R"(Evictable(primary, secondary)
+
+A two-tier hierarchy: the values live in `primary`, or, evicted, in `secondary`. It owns both tiers, two live
+unowned carriers of one dtype; the secondary must be mutable, the primary hold at least one slot (S301).
+
+>>> from orlop import CPU, DType, Evictable, FileBacked
+>>> carrier = Evictable(CPU(3), FileBacked(dtype=DType.Float32))
+>>> carrier.evict()
+>>> carrier.is_evicted(), carrier.primary.size(), carrier.secondary.size()
+(True, 0, 3)
+>>> carrier.promote()
+>>> carrier.is_evicted(), carrier[2]
+(False, 0.0))");
   evictable.def(nb::new_(&make_evictable))
       .def_prop_ro(
           "primary", [](Evictable& self) { return self.primary(); }, "The primary tier as it is now.")
@@ -50,17 +58,29 @@ void bind_evictable(nb::module_& module) {
             scatter(self, to_scatter, scatter_onto, mapping, mapping_offset);
           },
           "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(), "mapping_offset"_a.none() = 0,
-          "Writes the logical values of a Tensor through a mapping into the promoted primary.");
+          R"(Writes the logical values of a Tensor through a mapping into the promoted primary.
+
+>>> from orlop import CPU, Evictable, Tensor, friendly
+>>> onto = Tensor(Evictable(CPU(2), CPU(0)), 0, friendly.column_major(2))
+>>> values = Tensor(Evictable(friendly.ones(2).carrier, CPU(0)), 0, friendly.column_major(2))
+>>> onto.carrier.scatter(values, onto, onto.layout)
+>>> friendly.to_list(onto)
+[1.0, 1.0])");
   reject_subclasses(evictable, "Evictable");
   name_carrier_class<Evictable>(evictable);
 
-  nb::class_<EvictableOperation, Operation> adapter(
-      module, "EvictableOperation", counted<EvictableOperation>(), nb::type_slots(operation_slots),
-      nb::is_final(),
-      "EvictableOperation(primary_operation)\n\n"
-      "Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the "
-      "result and\n"
-      "the gradients to hierarchies of the same tier classes (S310).");
+  nb::class_<EvictableOperation, Operation> adapter(module, "EvictableOperation",
+                                                    counted<EvictableOperation>(),
+                                                    nb::type_slots(operation_slots), nb::is_final(),
+                                                    R"(EvictableOperation(primary_operation)
+
+Runs the operation that a promoted primary dispatched on Evictable Tensors, once, and restores the result and
+the gradients to hierarchies of the same tier classes (S310).
+
+>>> from orlop import CPU, DType, Evictable, FileBacked
+>>> carrier = Evictable(CPU(3), FileBacked(dtype=DType.Float32))
+>>> type(carrier.dispatch_op("relu")).__name__
+'EvictableOperation')");
   adapter.def("__init__", &construct_adapter, "primary_operation"_a.none())
       .def_prop_ro(
           "primary_operation", [](EvictableOperation& self) { return self.primary_operation(); },

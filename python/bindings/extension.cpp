@@ -329,19 +329,34 @@ void bind_extension(nb::module_& parent) {
   nb::module_ module =
       parent.def_submodule("_extension", "Carrier definitions: see orlop.carriers.extension.");
   const nb::handle carrier = nb::type<Carrier>();
-  define(
-      carrier, "facet", &find_facet, "facet_class"_a.none(),
-      "The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).");
+  define(carrier, "facet", &find_facet, "facet_class"_a.none(),
+         R"(The object of exactly this CarrierFacet class that the carrier's definition offers, or None (X12).
+
+>>> from orlop.carriers.tiled_evictable import TiledResidencyFacet
+>>> orlop.CPU(1).facet(TiledResidencyFacet) is None
+True)");
   define(carrier, "require_facet", &require_facet, "facet_class"_a.none(),
-         "The same; NotImplementedError naming the class where there is none (X12).");
+         R"(The same; NotImplementedError naming the class where there is none (X12).
+
+>>> from orlop.carriers.tiled_evictable import TiledResidencyFacet
+>>> orlop.CPU(1).require_facet(TiledResidencyFacet)
+Traceback (most recent call last):
+    ...
+NotImplementedError: [CPU] the carrier offers no facet TiledResidencyFacet; a facet is found by its ...)");
   module.def("register_carrier_definition", &register_definition, "carrier_class"_a.none(),
              "definition"_a.none(),
-             "Gives exactly `carrier_class` its definition, all or nothing, once, before its first use.\n\n"
-             "Errors, all TypeError (X7): no proper Carrier subclass, no CarrierDefinition, a shipped class, "
-             "a route from another\n"
-             "class, a DependentCarrier without composite, capabilities declared by hand before, a class "
-             "already observed or\n"
-             "already defined.");
+             R"(Gives exactly `carrier_class` its definition, all or nothing, once, before its first use.
+
+Errors, all TypeError (X7): no proper Carrier subclass, no CarrierDefinition, a shipped class, a route from
+another
+class, a DependentCarrier without composite, capabilities declared by hand before, a class already observed or
+already defined.
+
+>>> from orlop.carriers.extension import register_carrier_definition
+>>> register_carrier_definition(orlop.CPU, None)
+Traceback (most recent call last):
+    ...
+TypeError: [register_carrier_definition] definition must be a CarrierDefinition: got NoneType)");
   module.def(
       "has_carrier_definition",
       [](nb::handle carrier_class) {

@@ -41,16 +41,19 @@ nb::object path_of(FileBacked& carrier) {
 }  // namespace
 
 void bind_file_backed(nb::module_& module) {
-  nb::class_<FileBacked, Carrier> bound(
-      module, "FileBacked", counted<FileBacked>(), nb::type_slots(collector_slots), nb::is_final(),
-      "FileBacked(filename=None, *, mutable=True, dtype)\n\n"
-      "A temporary raw numeric file of Float32 or Int32 slots, initially empty. `filename` is a bare name in "
-      "the\n"
-      "process's hidden session directory (ORLOP_TMPDIR, else TMPDIR, TEMP, TMP, else /var/tmp); None: a "
-      "unique\n"
-      "one. TypeError without dtype; ValueError for another dtype or a path; FileExistsError where the name "
-      "is\n"
-      "taken. The file goes with release(), with the object, and at exit; it is never flushed to the disk.");
+  nb::class_<FileBacked, Carrier> bound(module, "FileBacked", counted<FileBacked>(),
+                                        nb::type_slots(collector_slots), nb::is_final(),
+                                        R"(FileBacked(filename=None, *, mutable=True, dtype)
+
+A temporary raw numeric file of Float32 or Int32 slots, initially empty. `filename` is a bare name in the
+process's hidden session directory (ORLOP_TMPDIR, else TMPDIR, TEMP, TMP, else /var/tmp); None: a unique
+one. TypeError without dtype; ValueError for another dtype or a path; FileExistsError where the name is
+taken. The file goes with release(), with the object, and at exit; it is never flushed to the disk.
+
+>>> with orlop.FileBacked(dtype=orlop.DType.Float32) as empty:
+...     stored = empty.new_like([1.0, 2.0])
+>>> type(stored).__name__, stored[1]
+('FileBacked', 2.0))");
   bound.def(nb::new_(&make_file_backed))
       .def_prop_ro(
           "path", &path_of,

@@ -231,11 +231,21 @@ void bind_layouts(nb::module_& module) {
   module.def(
       "column_major", [](const nb::args& extents) { return friendly::column_major(to_extents(extents)); },
       nb::sig("def column_major(*extents: int) -> Layout"), "extents"_a,
-      "Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).");
+      R"(Compact strides, first mode fastest: column_major(3, 2, 5) has strides (1, 3, 6).
+ValueError unless there are extents, all positive integers (M601).
+
+>>> from orlop import friendly
+>>> friendly.column_major(3, 2, 5)
+Layout( Shape<(3, 2, 5)>, Stride<(1, 3, 6)>))");
   module.def(
       "row_major", [](const nb::args& extents) { return friendly::row_major(to_extents(extents)); },
       nb::sig("def row_major(*extents: int) -> Layout"), "extents"_a,
-      "Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).");
+      R"(Compact strides, last mode fastest: row_major(3, 2, 5) has strides (10, 5, 1).
+ValueError unless there are extents, all positive integers (M601).
+
+>>> from orlop import friendly
+>>> friendly.row_major(3, 2, 5)
+Layout( Shape<(3, 2, 5)>, Stride<(10, 5, 1)>))");
 }
 
 void bind_factories(nb::module_& module) {
@@ -249,21 +259,39 @@ void bind_factories(nb::module_& module) {
         return friendly::full(layout.extents(), one.carrier()->at(0), stored);
       },
       nb::sig("def full(*extents: int, value: float, dtype: DType | None = None) -> Tensor"), "extents"_a,
-      nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(), "Every element `value`; Float32 by default.");
+      nb::kw_only(), "value"_a.none(), "dtype"_a = nb::none(),
+      R"(A CPU Tensor, first mode fastest, every element `value`; dtype is Float32, the default, Int32 or Bool (M601).
+ValueError for extents that are no positive integers or another dtype; TypeError, OverflowError for the value.
+
+>>> from orlop import friendly
+>>> friendly.to_list(friendly.full(2, value=0.5))
+[0.5, 0.5])");
   module.def(
       "zeros",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::zeros(to_extents(extents), to_factory_dtype(dtype));
       },
       nb::sig("def zeros(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
-      "dtype"_a = nb::none(), "Every element zero; Float32 by default.");
+      "dtype"_a = nb::none(), R"(A CPU Tensor of zeros; extents, dtype and errors as in full.
+
+>>> from orlop import DType, friendly
+>>> friendly.to_list(friendly.zeros(2, dtype=DType.Bool))
+[False, False])");
   module.def(
       "ones",
       [](const nb::args& extents, nb::handle dtype) {
         return friendly::ones(to_extents(extents), to_factory_dtype(dtype));
       },
       nb::sig("def ones(*extents: int, dtype: DType | None = None) -> Tensor"), "extents"_a, nb::kw_only(),
-      "dtype"_a = nb::none(), "Every element 1.0, 1 or True; Float32 by default.");
+      "dtype"_a = nb::none(), R"(A CPU Tensor of ones: 1.0, 1 or True; extents, dtype and errors as in full.
+
+>>> from orlop import friendly
+>>> friendly.ones(2, 3).shape
+(2, 3)
+>>> friendly.ones((2, 3))
+Traceback (most recent call last):
+    ...
+ValueError: [friendly] extents must be positive integers: got tuple; give one argument for each ...)");
   module.def(
       "arange",
       [](nb::handle count, nb::handle dtype) {
@@ -273,25 +301,50 @@ void bind_factories(nb::module_& module) {
                                 to_factory_dtype(dtype));
       },
       nb::sig("def arange(count: int, *, dtype: DType | None = None) -> Tensor"), "count"_a.none(),
-      nb::kw_only(), "dtype"_a = nb::none(), "0 to count - 1; Float32 by default.");
+      nb::kw_only(), "dtype"_a = nb::none(),
+      R"(A CPU Tensor of one mode, 0 to count - 1, in Float32, the default, or Int32. TypeError for Bool; ValueError for a
+count that is no positive integer.
+
+>>> from orlop import DType, friendly
+>>> friendly.to_list(friendly.arange(3, dtype=DType.Int32))
+[0, 1, 2])");
   module.def(
       "tensor", &make_tensor,
       nb::sig("def tensor(values: object, *, layout: Layout | None = None, dtype: DType | None = None) -> "
               "Tensor"),
       "values"_a.none(), nb::kw_only(), "layout"_a = nb::none(), "dtype"_a = nb::none(),
-      "A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an "
-      "iterable by ordinal.");
+      R"(A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an iterable by
+ordinal.
+
+>>> from orlop import friendly
+>>> friendly.tensor([[1, 2, 3], [4, 5, 6]])[1, 0]
+4.0
+>>> friendly.tensor(range(4), layout=friendly.row_major(2, 2))[1]
+1.0
+>>> friendly.tensor([[1, 2], [3]])
+Traceback (most recent call last):
+    ...
+ValueError: [friendly] values must be rectangular: a level or a length differs at depth 1)");
 }
 
 void bind_values(nb::module_& module) {
   module.def(
       "sum", [](nb::handle tensor) { return friendly::sum(to_tensor_like(tensor, {"layout"})); },
       nb::sig("def sum(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
-      "The sum of all elements, of shape (1).");
+      R"(The sum of all elements, of shape (1), where the Tensor is. ValueError for nested modes or more than 26 (M603).
+
+>>> from orlop import friendly
+>>> total = friendly.sum(friendly.tensor([[1, 2], [3, 6]]))
+>>> total.shape, friendly.item(total)
+((1,), 12.0))");
   module.def(
       "mean", [](nb::handle tensor) { return friendly::mean(to_tensor_like(tensor, {"layout", "size"})); },
       nb::sig("def mean(tensor: Tensor) -> Tensor"), "tensor"_a.none(),
-      "The mean of all elements, of shape (1).");
+      R"(The mean of all elements, of shape (1), where the Tensor is. ValueError for nested modes or more than 26 (M603).
+
+>>> from orlop import friendly
+>>> friendly.item(friendly.mean(friendly.tensor([[1, 2], [3, 6]])))
+3.0)");
   module.def(
       "item",
       [](nb::handle value) {
@@ -301,9 +354,21 @@ void bind_values(nb::module_& module) {
         return from_scalar(friendly::item(tensor));
       },
       nb::sig("def item(tensor: Tensor) -> Any"), "tensor"_a.none(),
-      "The value of a Tensor of exactly one element.");
+      R"(The value of a Tensor of exactly one element, as a Python number. ValueError for another size.
+
+>>> from orlop import friendly
+>>> friendly.item(friendly.full(1, value=0.5))
+0.5
+>>> friendly.item(friendly.zeros(2))
+Traceback (most recent call last):
+    ...
+ValueError: [friendly] item takes a Tensor of exactly one element: it has 2)");
   module.def("to_list", &to_list, nb::sig("def to_list(tensor: Tensor) -> list[Any]"), "tensor"_a.none(),
-             "A new list of all values in ordinal order.");
+             R"(A new list of all values in ordinal order.
+
+>>> from orlop import friendly
+>>> friendly.to_list(friendly.tensor([[1, 2], [3, 4]]))
+[1.0, 3.0, 2.0, 4.0])");
 }
 
 }  // namespace

@@ -22,8 +22,13 @@ Ref<Carrier> make_generic(const nb::args& args, const nb::kwargs& kwargs) {
 void bind_generic(nb::module_& module) {
   nb::class_<Generic, Carrier> generic(module, "Generic", counted<Generic>(), nb::type_slots(collector_slots),
                                        nb::is_final(),
-                                       "Generic(values, *, mutable=True, dtype)\n\n"
-                                       "The reference store: normalized copies of `values`.");
+                                       R"(Generic(values, *, mutable=True, dtype)
+
+The reference store: normalized copies of `values`.
+
+>>> carrier = orlop.Generic([1, 2.7], dtype=orlop.DType.Float32)
+>>> carrier[0], carrier.size()
+(1.0, 2))");
   generic.def(nb::new_(&make_generic));
   reject_subclasses(generic, "Generic");
   name_carrier_class<Generic>(generic);

@@ -131,7 +131,15 @@ std::vector<Index> to_values(nb::handle values) {
 
 void bind_permutation(nb::module_& module) {
   nb::class_<Permutation, IndexMap>(module, "Permutation", nb::is_final(),
-                                    "The value at ordinal i is values[i] (M319).")
+                                    R"(The value at ordinal i is values[i] (M319).
+
+>>> from orlop import Permutation
+>>> [Permutation([2, 0, 1], 3)(i) for i in range(3)]
+[2, 0, 1]
+>>> Permutation([2, 0, 2], 3)
+Traceback (most recent call last):
+    ...
+ValueError: [Permutation] values must be pairwise distinct: 2 twice)")
       .def(
           "__init__",
           [](Permutation* self, nb::handle values, nb::handle codomain_size) {
@@ -151,7 +159,12 @@ void bind_permutation(nb::module_& module) {
 void bind_product(nb::module_& module) {
   nb::class_<Product, IndexMap>(
       module, "Product", nb::is_final(), nb::type_slots(collector_slots),
-      "One domain mode per child; the value is the ordinal of the children's values (M319).")
+      R"(One domain mode per child; the value is the ordinal of the children's values (M319).
+
+>>> from orlop import Permutation, Product
+>>> product = Product(Permutation([2, 0], 5), Permutation([1, 3], 7))
+>>> product((0, 0)), product((1, 1))
+(7, 15))")
       .def("__init__",
            [](Product* self, const nb::args& children) {
              if (children.size() < 2)
@@ -169,7 +182,15 @@ void bind_product(nb::module_& module) {
 
 void bind_swizzle(nb::module_& module) {
   nb::class_<SwizzleStage> stage(module, "SwizzleStage", nb::is_final(),
-                                 "One xor of a bit field with another, `shift` bits away (M319).");
+                                 R"(One xor of a bit field with another, `shift` bits away (M319).
+
+>>> from orlop import SwizzleStage
+>>> SwizzleStage(2, 0, 2).shift
+2
+>>> SwizzleStage(2, 0, 1)
+Traceback (most recent call last):
+    ...
+ValueError: [SwizzleStage] the fields must not overlap: bits 2, shift 1; abs(shift) must be at ...)");
   stage
       .def(
           "__init__",
@@ -204,7 +225,11 @@ void bind_swizzle(nb::module_& module) {
       });
   refuse_changes(stage);
   nb::class_<Swizzle, IndexMap>(module, "Swizzle", nb::is_final(),
-                                "The stages, one after the other, on the ordinals of a shape (M319).")
+                                R"(The stages, one after the other, on the ordinals of a shape (M319).
+
+>>> from orlop import Shape, Swizzle, SwizzleStage
+>>> Swizzle(Shape(16), SwizzleStage(2, 0, 2))(0b0111) == 0b0110
+True)")
       .def(
           "__init__",
           [](Swizzle* self, nb::handle shape, const nb::args& stages) {
@@ -234,10 +259,20 @@ void bind_swizzle(nb::module_& module) {
 void bind_index_map(nb::module_& module) {
   nb::class_<IndexMap, PythonIndexMap> map(
       module, "IndexMap", counted<IndexMap>(),
-      "Base of all maps from the coordinates of a shape into 0 … codomain_size - 1; abstract (M319).\n\n"
-      "A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` "
-      "and "
-      "`_composition_is_identity()`.");
+      R"(Base of all maps from the coordinates of a shape into 0 … codomain_size - 1; abstract (M319).
+
+A subclass defines `_index_ordinal(i)` and may define `_compose(inner)`, `_composition_injectivity()` and
+`_composition_is_identity()`.
+
+>>> from orlop import IndexMap, Shape
+>>> class Reversed(IndexMap):
+...     def __init__(self, size):
+...         super().__init__(Shape(size), size, True)
+...
+...     def _index_ordinal(self, i):
+...         return self.size - 1 - i
+>>> Reversed(4).index(0), Reversed(4).compose(Reversed(4))(0)
+(3, 0))");
   map.def("__init__", construct, "shape"_a.none(), "codomain_size"_a.none(), "is_injective"_a.none())
       .def("__setattr__", set_attribute, "name"_a, "value"_a.none())
       .def("__delattr__", delete_attribute, "name"_a)

@@ -198,12 +198,17 @@ std::shared_ptr<const CompositeProvider> to_composite(nb::handle record) {
 
 void bind_kernel_packs(nb::module_& module) {
   module.def("register_kernel_pack", &register_pack, "pack"_a.none(),
-             "Adds a KernelPack to its class, all or nothing, before the class is observed.\n\n"
-             "Errors (X15): TypeError for no pack, a class without CarrierDefinition of its own, a "
-             "DependentCarrier, a\n"
-             "storage-only or already observed class, or an interface that does not match; ValueError where "
-             "the namespace and\n"
-             "version, or a kernel_id, are taken.");
+             R"(Adds a KernelPack to its class, all or nothing, before the class is observed.
+
+Errors (X15): TypeError for no pack, a class without CarrierDefinition of its own, a DependentCarrier, a
+storage-only or already observed class, or an interface that does not match; ValueError where the namespace and
+version, or a kernel_id, are taken.
+
+>>> from orlop.carriers.extension import register_kernel_pack
+>>> register_kernel_pack("acme")
+Traceback (most recent call last):
+    ...
+TypeError: [register_kernel_pack] pack must be a KernelPack: got str)");
 }
 
 }  // namespace orlop::bindings

@@ -93,9 +93,17 @@ void bind_nest(nb::class_<T>& cls, std::string_view kind) {
           "top_level", [](const T& self) { return nest_tuple(self); }, "The modes as nested tuples.")
       .def_prop_ro(
           "is_int", [](const T& self) { return self.is_int(); }, "At most one mode, and that one a leaf.")
-      .def_static("concat", &T::concat, "a"_a, "b"_a, "The modes of a, then those of b.")
+      .def_static("concat", &T::concat, "a"_a, "b"_a, R"(The modes of a, then those of b.
+
+>>> from orlop import Shape
+>>> Shape.concat(Shape(2), Shape(3, 4))
+Shape<(2, 3, 4)>)")
       .def_static("append", &T::append, "a"_a, "b"_a,
-                  "b as one nested mode after those of a; a b of at most one leaf is concatenated.");
+                  R"(b as one nested mode after those of a; a b of at most one leaf is concatenated.
+
+>>> from orlop import Shape
+>>> Shape.append(Shape(2), Shape(3, 4))
+Shape<(2, (3, 4))>)");
   bind_value<T>(cls);
 }
 
@@ -153,12 +161,28 @@ void bind_shape(nb::module_& module) {
   shape.def_prop_ro("size", exact_size, "The product of all extents, exactly; 1 for rank zero.")
       .def("decode", decode, "ordinal"_a.none(),
            "The coordinate of an ordinal, as nested tuples. TypeError, ValueError.")
-      .def("encode", encode, "coordinate"_a.none(),
-           "The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for "
-           "any nested "
-           "mode or the whole. TypeError, ValueError.");
+      .def(
+          "encode", encode, "coordinate"_a.none(),
+          R"(The ordinal of a coordinate: a tuple or list nest of integers, where an integer may stand for any nested mode
+or the whole. TypeError, ValueError.
+
+>>> from orlop import Shape
+>>> Shape(2, (3, 4)).encode((1, (2, 3))), Shape(2, (3, 4)).encode((1, 5))
+(23, 11)
+>>> Shape(2, 3).encode((2, 0))
+Traceback (most recent call last):
+    ...
+ValueError: [Shape.encode] Coordinate does not fit the shape: (2, 0) in Shape<(2, 3)>; mode 0 goes ...)");
   nb::class_<Stride> stride(module, "Stride", nb::is_final(),
-                            "Strides, each at least 0, in nested modes, spelt like a Shape (M302).");
+                            R"(Strides, each at least 0, in nested modes, spelt like a Shape (M302).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(2, (3, 4)), Stride(1, (2, 6)))((1, (2, 3)))
+23
+>>> Stride(-1)
+Traceback (most recent call last):
+    ...
+ValueError: [Stride] a stride must not be negative: got -1)");
   bind_nest(stride, "Stride");
 }
 
@@ -239,7 +263,11 @@ void bind_facts(LayoutClass& layout) {
           [](nb::handle self, nb::handle key) {
             return layout_index(to_layout<ValueError>(self, "Layout.get_index", "layout"), key);
           },
-          "layout"_a.none(), "key"_a.none(), "layout(key), with a ValueError for what is no Layout.")
+          "layout"_a.none(), "key"_a.none(), R"(layout(key), with a ValueError for what is no Layout.
+
+>>> from orlop import Layout, friendly
+>>> Layout.get_index(friendly.row_major(2, 3), (1, 2))
+5)")
       .def(
           "__add__", [](const Layout& a, const Layout& b) { return Layout::concat(a, b); }, nb::is_operator())
       .def_prop_ro("stride", &Layout::stride)
@@ -249,7 +277,11 @@ void bind_facts(LayoutClass& layout) {
       .def_prop_ro(
           "profile", [](const Layout& self) { return recipe_list(self.profile()); },
           "The nest of the modes as a new list of Node.Leaf, Node.Push, Node.Pop.")
-      .def("infix", leaf_pairs, "The (extent, stride) pairs of the leaves, depth-first.");
+      .def("infix", leaf_pairs, R"(The (extent, stride) pairs of the leaves, depth-first.
+
+>>> from orlop import friendly
+>>> friendly.row_major(2, 3).infix()
+[(2, 3), (3, 1)])");
   bind_value<Layout>(layout);
 }
 
@@ -260,46 +292,98 @@ void bind_modes(LayoutClass& layout) {
           [](nb::handle s, nb::handle d) {
             return Layout::leaf(to_count(s, "Layout.leaf", "s"), to_count(d, "Layout.leaf", "d"));
           },
-          "s"_a.none(), "d"_a.none(), "The layout of one leaf, s:d.")
-      .def_static("empty", &Layout::empty, "The layout of rank zero.")
-      .def_static("concat", &Layout::concat, "a"_a, "b"_a, "The modes of a, then those of b; also a + b.")
+          "s"_a.none(), "d"_a.none(), R"(The layout of one leaf, s:d.
+
+>>> from orlop import Layout
+>>> Layout.leaf(4, 3)
+Layout( Shape<(4,)>, Stride<(3,)>))")
+      .def_static("empty", &Layout::empty, R"(The layout of rank zero.
+
+>>> from orlop import Layout
+>>> Layout.empty().size, len(Layout.empty())
+(1, 0))")
+      .def_static("concat", &Layout::concat, "a"_a, "b"_a, R"(The modes of a, then those of b; also a + b.
+
+>>> from orlop import Layout
+>>> Layout.concat(Layout.leaf(4, 1), Layout.leaf(2, 4))
+Layout( Shape<(4, 2)>, Stride<(1, 4)>))")
       .def_static("append", &Layout::append, "a"_a, "b"_a,
-                  "b as one nested mode after those of a; a b of at most one leaf is concatenated (M311).")
+                  R"(b as one nested mode after those of a; a b of at most one leaf is concatenated (M311).
+
+>>> from orlop import Layout, friendly
+>>> Layout.append(Layout.leaf(4, 1), friendly.column_major(2, 3))
+Layout( Shape<(4, (2, 3))>, Stride<(1, (1, 2))>))")
       .def_static("make_layout", make_layout,
-                  "Appends all arguments to rank zero. ValueError for what is no Layout.")
+                  R"(Appends all arguments to rank zero. ValueError for what is no Layout.
+
+>>> from orlop import Layout, friendly
+>>> Layout.make_layout(Layout.leaf(4, 1), friendly.column_major(2, 3))
+Layout( Shape<(4, (2, 3))>, Stride<(1, (1, 2))>))")
       .def(
           "permute",
           [](const Layout& self, const nb::args& order) {
             return self.permute(to_order(order, "Layout.permute"));
           },
-          "Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError "
-          "'must "
-          "reorder every layout mode' (M313).")
-      .def("rearrange", rearrange, "output"_a.none(), "selection"_a.none() = nb::none(),
-           "Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the "
-           "Tree `output` "
-           "says: Node.id(k) places source k, Node.Leaf inserts 1:0, a Tree groups. ValueError (M312).")
+          R"(Every top-level mode once, in the order given as integers or one iterable. TypeError; ValueError 'must reorder
+every layout mode' (M313).
+
+>>> from orlop import friendly
+>>> friendly.column_major(4, 3).permute(1, 0)
+Layout( Shape<(3, 4)>, Stride<(4, 1)>)
+>>> friendly.column_major(4, 3).permute(1)
+Traceback (most recent call last):
+    ...
+ValueError: [permute] the order must reorder every layout mode: got (1,) for rank 2; name each mode ...)")
+      .def(
+          "rearrange", rearrange, "output"_a.none(), "selection"_a.none() = nb::none(),
+          R"(Places the leaves, or the sublayouts that the leaves of the Tree `selection` stand for, as the Tree `output`
+says: Node.id(k) places source k, Node.Leaf inserts 1:0, a Tree groups. ValueError (M312).
+
+>>> from orlop import Node, Tree, friendly
+>>> friendly.column_major(4, 3).rearrange(Tree(Node.id(1), Node.Leaf, Node.id(0)))
+Layout( Shape<(3, 1, 4)>, Stride<(4, 0, 1)>))")
       .def_static(
           "reverse_rearrange", reverse_rearrange, "output"_a.none(), "selection"_a.none(),
-          "The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.")
+          R"(The (output, selection) that undo a rearrangement of leaves; dropped singletons return as 1:0.
+
+>>> from orlop import Layout, Node, Tree, friendly
+>>> output, selection = Layout.reverse_rearrange(Tree(Node.id(1), Node.id(0)), Tree(1, 1))
+>>> friendly.column_major(4, 3).permute(1, 0).rearrange(output, selection)
+Layout( Shape<(4, 3)>, Stride<(1, 4)>))")
       .def(
           "broadcast_to",
           [](const Layout& self, nb::handle target) {
             return self.broadcast_to(to_shape(target, "Layout.broadcast_to", "target"));
           },
-          "target"_a.none(), "Widens extent-1 leaves with stride zero. TypeError, ValueError (M308).")
+          "target"_a.none(), R"(Widens extent-1 leaves with stride zero. TypeError, ValueError (M308).
+
+>>> from orlop import Shape, friendly
+>>> friendly.column_major(2, 1).broadcast_to(Shape(2, 3))
+Layout( Shape<(2, 3)>, Stride<(1, 0)>))")
       .def("coalesce", &Layout::coalesce,
-           "Drops extent-1 leaves and merges neighbours where the index allows (M318).")
+           R"(Drops extent-1 leaves and merges neighbours where the index allows (M318).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(2, 1, 3), Stride(1, 9, 2)).coalesce()
+Layout( Shape<(6,)>, Stride<(1,)>))")
       .def(
           "coalesce_by_mode",
           [](const Layout& self, nb::handle tree) {
             return self.coalesce_by_mode(to_tree(tree, "Layout.coalesce_by_mode", "tree"));
           },
-          "tree"_a.none(), "Coalesces what each leaf of the tree stands for. ValueError.")
+          "tree"_a.none(), R"(Coalesces what each leaf of the tree stands for. ValueError.
+
+>>> from orlop import Layout, Shape, Stride, Tree
+>>> Layout(Shape((2, 3), 4), Stride((1, 2), 9)).coalesce_by_mode(Tree(1, 1))
+Layout( Shape<(6, 4)>, Stride<(1, 9)>))")
       .def(
           "flatten_layout",
           [](const Layout& self) { return nb::make_tuple(self.flatten(), recipe_list(self.profile())); },
-          "(the flat layout, the profile).")
+          R"((the flat layout, the profile).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape((2, 3), 4), Stride((1, 2), 6)).flatten_layout()
+(Layout( Shape<(2, 3, 4)>, Stride<(1, 2, 6)>), [Node.Push, Node.Leaf, Node.Leaf, Node.Pop, Node.Leaf]))")
       .def(
           "extract_profile",
           [](const Layout& self, nb::handle tree) {
@@ -307,15 +391,23 @@ void bind_modes(LayoutClass& layout) {
             return list_of(self.extract_profile(to_tree(tree, "Layout.extract_profile", "tree")));
           },
           "tree"_a.none() = nb::none(),
-          "The list of leaves, or of what the leaves of the tree stand for. ValueError.");
+          R"(The list of leaves, or of what the leaves of the tree stand for. ValueError.
+
+>>> from orlop import Layout, Shape, Stride, Tree
+>>> Layout(Shape((2, 3), 4), Stride((1, 2), 6)).extract_profile(Tree(1, 1))
+[Layout( Shape<(2, 3)>, Stride<(1, 2)>), Layout( Shape<(4,)>, Stride<(6,)>)])");
 }
 
 void bind_algebra(LayoutClass& layout) {
   layout
-      .def("compose", compose, "inner"_a.none(),
-           "q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. "
-           "TypeError, "
-           "ValueError (M315).")
+      .def(
+          "compose", compose, "inner"_a.none(),
+          R"(q ↦ self(inner(q)). A Shape or a sequence of Layouts composes each leading mode with a tile. TypeError,
+ValueError (M315).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(4, 3), Stride(5, 1)).compose(Layout(Shape(6, 2), Stride(2, 1)))
+Layout( Shape<((2, 3), 2)>, Stride<((10, 1), 5)>))")
       .def(
           "uniform_preimage_extent",
           [](const Layout& self, nb::handle target) {
@@ -323,41 +415,76 @@ void bind_algebra(LayoutClass& layout) {
                 to_shape(target, "Layout.uniform_preimage_extent", "target_shape"));
           },
           "target_shape"_a.none(),
-          "How many ordinals map to each target where that is one number and no target is left out, else "
-          "None (M309).")
+          R"(How many ordinals map to each target where that is one number and no target is left out, else None (M309).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(5, 2), Stride(0, 1)).uniform_preimage_extent(Shape(2))
+5)")
       .def(
           "complement",
           [](const Layout& self, nb::handle cotarget) {
             return self.complement(to_count(cotarget, "Layout.complement", "cotarget"));
           },
-          "cotarget"_a.none(), "What is left of `cotarget` indices. ValueError (M316).")
+          "cotarget"_a.none(), R"(What is left of `cotarget` indices. ValueError (M316).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(2, 3), Stride(1, 4)).complement(24)
+Layout( Shape<(2, 2)>, Stride<(2, 12)>))")
       .def(
           "choose",
           [](const Layout& self, nb::handle d) { return self.choose(to_count(d, "Layout.choose", "d")); },
-          "d"_a.none(), "Every d-th ordinal. ValueError 'choose the d-th' (M314).")
+          "d"_a.none(), R"(Every d-th ordinal. ValueError 'choose the d-th' (M314).
+
+>>> from orlop import friendly
+>>> friendly.column_major(4, 3).choose(2)
+Layout( Shape<(2, 3)>, Stride<(2, 4)>)
+>>> friendly.column_major(4, 3).choose(3)
+Traceback (most recent call last):
+    ...
+ValueError: [Layout] cannot choose the d-th ordinals: d is 3 in Layout( Shape<(4, 3)>, Stride<(1, ...)")
       .def(
           "modout",
           [](const Layout& self, nb::handle s) { return self.modout(to_count(s, "Layout.modout", "s")); },
-          "s"_a.none(), "The first s ordinals. ValueError 'divisibility condition' (M314).")
+          "s"_a.none(), R"(The first s ordinals. ValueError 'divisibility condition' (M314).
+
+>>> from orlop import friendly
+>>> friendly.column_major(4, 3).modout(2)
+Layout( Shape<(2, 1)>, Stride<(1, 4)>)
+>>> friendly.column_major(4, 3).modout(6)
+Traceback (most recent call last):
+    ...
+ValueError: [Layout] the divisibility condition fails: the first 6 ordinals of Layout( Shape<(4, ...)")
       .def(
           "divide",
           [](const Layout& self, nb::handle tile) {
             return self.divide(to_layout(tile, "Layout.divide", "tile"));
           },
-          "tile"_a.none(), "(tile, rest) of the whole layout. ValueError (M317).")
+          "tile"_a.none(), R"((tile, rest) of the whole layout. ValueError (M317).
+
+>>> from orlop import Layout, Shape, Stride
+>>> Layout(Shape(4, 6), Stride(7, 30)).divide(Layout.leaf(6, 2))
+Layout( Shape<((2, 3), (2, 2))>, Stride<((14, 30), (7, 90))>))")
       .def(
           "divide_tiler",
           [](const Layout& self, nb::handle tiler) {
             return self.divide_tiler(to_tiler(tiler, "Layout.divide_tiler", "tiler"));
           },
-          "tiler"_a.none(), "(tile, rest) of each leading mode. ValueError (M317).")
+          "tiler"_a.none(), R"((tile, rest) of each leading mode. ValueError (M317).
+
+>>> from orlop import Layout, friendly
+>>> friendly.column_major(4, 6).divide_tiler([Layout.leaf(2, 1), Layout.leaf(3, 1)])
+Layout( Shape<((2, 2), (3, 2))>, Stride<((1, 2), (4, 12))>))")
       .def(
           "zipped_divide",
           [](const Layout& self, nb::handle tiler) {
             return self.zipped_divide(to_tiler(tiler, "Layout.zipped_divide", "tiler"));
           },
           "tiler"_a.none(),
-          "Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).");
+          R"(Tiles of the leading modes grouped, then remainders, then the other modes. ValueError (M317).
+
+>>> from orlop import Layout, friendly
+>>> friendly.column_major(4, 6).zipped_divide([Layout.leaf(2, 1), Layout.leaf(3, 1)])
+Layout( Shape<((2, 3), (2, 2))>, Stride<((1, 4), (2, 12))>))");
 }
 
 }  // namespace

@@ -43,22 +43,39 @@ void replace_runtime(const std::optional<std::string>& name) {
 }  // namespace
 
 void bind_metal(nb::module_& module) {
-  nb::class_<Metal, Carrier> metal(
-      module, "Metal", counted<Metal>(), nb::type_slots(collector_slots), nb::is_final(),
-      "Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)\n\n"
-      "Typed accelerator storage of `size` slots. Arguments are checked first; where no Metal\n"
-      "runtime is available, construction is a RuntimeError that says what is needed.");
+  nb::class_<Metal, Carrier> metal(module, "Metal", counted<Metal>(), nb::type_slots(collector_slots),
+                                   nb::is_final(),
+                                   R"(Metal(size, *, mutable=True, dtype=DType.Float32, empty=False)
+
+Typed accelerator storage of `size` slots. Arguments are checked first; where no Metal
+runtime is available, construction is a RuntimeError that says what is needed.
+
+>>> from orlop.carriers import metal
+>>> metal.use_runtime("emulated")
+>>> orlop.Metal(4).size()
+4)");
   metal.def(nb::new_(&make_metal));
   reject_subclasses(metal, "Metal");
 
-  module.def(
-      "use_metal_runtime", &use_runtime, "name"_a.none(),
-      "Chooses the runtime of all Metal carriers, \"apple\" or \"emulated\", before the first of them.\n\n"
-      "ValueError for another name; RuntimeError where that runtime does not exist here or\n"
-      "another one is in use.");
+  module.def("use_metal_runtime", &use_runtime, "name"_a.none(),
+             R"(Chooses the runtime of all Metal carriers, "apple" or "emulated", before the first of them.
+
+ValueError for another name; RuntimeError where that runtime does not exist here or
+another one is in use.
+
+>>> from orlop.carriers import metal
+>>> metal.use_runtime("cuda")
+Traceback (most recent call last):
+    ...
+ValueError: [Metal] no runtime has the name cuda; "apple" and "emulated" do)");
   module.def("metal_runtime_info", &runtime_info,
-             "What runs Metal kernels here: a dict with `runtime` (\"apple\" or \"emulated\"), `device` and\n"
-             "`largest_buffer_bytes`; None where nothing does.");
+             R"(What runs Metal kernels here: a dict with `runtime` ("apple" or "emulated"), `device` and
+`largest_buffer_bytes`; None where nothing does.
+
+>>> from orlop.carriers import metal
+>>> metal.use_runtime("emulated")
+>>> orlop.Metal(0).size(), metal.runtime_info()["runtime"]
+(0, 'emulated'))");
   module.def("_replace_metal_runtime", &replace_runtime, "name"_a.none());
 }
 

@@ -171,42 +171,90 @@ nb::object operation_class_of(const MoveRoute& route) {
 void bind_move_classes(nb::module_& module) {
   bind_move<MoveOperation, Operation>(
       module, "MoveOperation", nb::none(), nb::none(),
-      "One way to move between two carriers; subclass it with `_copy(tensor, destination, output, "
-      "element_count)`.\n\n"
-      "The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` "
-      "runs after\n"
-      "all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` "
-      "from slot 0\n"
-      "and `element_count` its span. forward(tensor, destination) is the whole move.");
-  bind_move<ElementwiseMoveOperation, MoveOperation>(module, "ElementwiseMoveOperation", nb::none(),
-                                                     nb::none(),
-                                                     "Moves the logical values in ascending order; holes "
-                                                     "stay untouched. The route of every unregistered pair.");
+      R"(One way to move between two carriers; subclass it with `_copy(tensor, destination, output, element_count)`.
+
+The class attributes source_class and destination_class pin exact classes; None takes any. `_copy` runs after
+all checks, with both carriers owned by the move; `output` is the Tensor's layout on `destination` from slot 0
+and `element_count` its span. forward(tensor, destination) is the whole move.
+
+>>> from orlop import CPU, friendly
+>>> from orlop.carriers.move import MoveOperation
+>>> class Doubling(MoveOperation):
+...     source_class = CPU
+...
+...     def _copy(self, tensor, destination, output, element_count):
+...         for slot in range(element_count):
+...             destination[slot] = 2 * tensor.carrier[tensor.offset + slot]
+>>> friendly.to_list(Doubling().forward(friendly.tensor([1, 2]), CPU(2)))
+[2.0, 4.0])");
+  bind_move<ElementwiseMoveOperation, MoveOperation>(
+      module, "ElementwiseMoveOperation", nb::none(), nb::none(),
+      R"(Moves the logical values in ascending order; holes stay untouched. The route of every unregistered pair.
+
+>>> from orlop import CPU, Generic
+>>> from orlop.carriers import move
+>>> move.dispatch_move(CPU, Generic) is move.ElementwiseMoveOperation
+True)");
   bind_move<CpuToFileBackedMoveOperation, MoveOperation>(
       module, "CpuToFileBackedMoveOperation", python_class(carrier_class<CPU>()),
       python_class(carrier_class<FileBacked>()),
-      "Writes the span of a CPU into a file from byte 0, in one transfer.");
+      R"(Writes the span of a CPU into a file from byte 0, in one transfer.
+
+>>> from orlop import CPU, FileBacked
+>>> from orlop.carriers import move
+>>> move.dispatch_move(CPU, FileBacked) is move.CpuToFileBackedMoveOperation
+True)");
   bind_move<FileBackedToCpuMoveOperation, MoveOperation>(
       module, "FileBackedToCpuMoveOperation", python_class(carrier_class<FileBacked>()),
       python_class(carrier_class<CPU>()),
-      "Reads the span of a file into a CPU from slot 0, in one transfer.");
+      R"(Reads the span of a file into a CPU from slot 0, in one transfer.
+
+>>> from orlop import CPU, FileBacked
+>>> from orlop.carriers import move
+>>> move.dispatch_move(FileBacked, CPU) is move.FileBackedToCpuMoveOperation
+True)");
   bind_move<CpuToBlockDeviceMoveOperation, MoveOperation>(
       module, "CpuToBlockDeviceMoveOperation", python_class(carrier_class<CPU>()),
       python_class(carrier_class<BlockDeviceCarrier>()),
-      "Writes the span of a CPU to a block device from slot 0, in one transfer.");
+      R"(Writes the span of a CPU to a block device from slot 0, in one transfer.
+
+>>> from orlop import CPU, BlockDeviceCarrier
+>>> from orlop.carriers import move
+>>> move.dispatch_move(CPU, BlockDeviceCarrier) is move.CpuToBlockDeviceMoveOperation
+True)");
   bind_move<BlockDeviceToCpuMoveOperation, MoveOperation>(
       module, "BlockDeviceToCpuMoveOperation", python_class(carrier_class<BlockDeviceCarrier>()),
       python_class(carrier_class<CPU>()),
-      "Reads the span of a block device carrier into a CPU from slot 0, in one transfer.");
+      R"(Reads the span of a block device carrier into a CPU from slot 0, in one transfer.
+
+>>> from orlop import CPU, BlockDeviceCarrier
+>>> from orlop.carriers import move
+>>> move.dispatch_move(BlockDeviceCarrier, CPU) is move.BlockDeviceToCpuMoveOperation
+True)");
   const nb::object metal = python_class(carrier_class<Metal>());
   bind_move<CpuToMetalMoveOperation, MoveOperation>(
       module, "CpuToMetalMoveOperation", python_class(carrier_class<CPU>()), metal,
-      "Copies the span of a CPU into a Metal carrier from slot 0.");
+      R"(Copies the span of a CPU into a Metal carrier from slot 0.
+
+>>> from orlop import CPU, Metal
+>>> from orlop.carriers import move
+>>> move.dispatch_move(CPU, Metal) is move.CpuToMetalMoveOperation
+True)");
   bind_move<MetalToCpuMoveOperation, MoveOperation>(
       module, "MetalToCpuMoveOperation", metal, python_class(carrier_class<CPU>()),
-      "Copies the span of a Metal carrier into a CPU from slot 0.");
+      R"(Copies the span of a Metal carrier into a CPU from slot 0.
+
+>>> from orlop import CPU, Metal
+>>> from orlop.carriers import move
+>>> move.dispatch_move(Metal, CPU) is move.MetalToCpuMoveOperation
+True)");
   bind_move<MetalToMetalMoveOperation, MoveOperation>(module, "MetalToMetalMoveOperation", metal, metal,
-                                                      "Copies the span of a Metal carrier into another one.");
+                                                      R"(Copies the span of a Metal carrier into another one.
+
+>>> from orlop import Metal
+>>> from orlop.carriers import move
+>>> move.dispatch_move(Metal, Metal) is move.MetalToMetalMoveOperation
+True)");
 }
 
 void bind_moves(nb::module_& module) {
@@ -218,11 +266,15 @@ void bind_moves(nb::module_& module) {
       },
       nb::sig("def move(tensor: Tensor, destination: Carrier) -> Tensor"), "tensor"_a.none(),
       "destination"_a.none(),
-      "Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at\n"
-      "offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and "
-      "able to\n"
-      "grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source\n"
-      "as it was (S403, S406).");
+      R"(Moves `tensor` to the carrier `destination` and releases its own: the result has the same layout at
+offset 0. The destination must be live, mutable, of the same dtype and large enough, or empty and able to
+grow. Where gradients are recorded they are moved back the same way. A failed move leaves the source
+as it was (S403, S406).
+
+>>> from orlop import DType, FileBacked, friendly
+>>> moved = orlop.move(friendly.arange(3), FileBacked(dtype=DType.Float32))
+>>> type(moved.carrier).__name__, friendly.to_list(moved)
+('FileBacked', [0.0, 1.0, 2.0]))");
   module.def(
       "move_async",
       [](nb::handle tensor, nb::handle destination) {
@@ -231,11 +283,14 @@ void bind_moves(nb::module_& module) {
       },
       nb::sig("def move_async(tensor: Tensor, destination: Carrier) -> AwaitMove"), "tensor"_a.none(),
       "destination"_a.none(),
-      "Starts to move `tensor` to the carrier `destination` and returns the handle: its wait() gives what "
-      "move()\n"
-      "returns. Checks are done at once and raise here; what fails later is raised by wait(). Until the move "
-      "has\n"
-      "ended both carriers are owned by it: they can be read, not written, moved or released.");
+      R"(Starts to move `tensor` to the carrier `destination` and returns the handle: its wait() gives what move()
+returns. Checks are done at once and raise here; what fails later is raised by wait(). Until the move has
+ended both carriers are owned by it: they can be read, not written, moved or released.
+
+>>> from orlop import CPU, friendly
+>>> handle = orlop.move_async(friendly.arange(3), CPU(3))
+>>> friendly.to_list(handle.wait())
+[0.0, 1.0, 2.0])");
 }
 
 void bind_registry(nb::module_& module) {
@@ -248,7 +303,15 @@ void bind_registry(nb::module_& module) {
         register_move_operation(source, destination, to_route(operation_class, what));
       },
       "source_class"_a.none(), "destination_class"_a.none(), "operation_class"_a.none(),
-      "Makes `operation_class` the route of the exact pair; ValueError where the pair has one.");
+      R"(Makes `operation_class` the route of the exact pair; ValueError where the pair has one.
+
+>>> from orlop import CPU, Generic
+>>> from orlop.carriers import move
+>>> class Counting(move.MoveOperation):
+...     def _copy(self, tensor, destination, output, element_count): ...
+>>> move.register_move_operation(Generic, CPU, Counting)
+>>> move.unregister_move_operation(Generic, CPU) is Counting
+True)");
   module.def(
       "unregister_move_operation",
       [](nb::handle source_class, nb::handle destination_class) {
@@ -258,7 +321,14 @@ void bind_registry(nb::module_& module) {
             source, to_carrier_class(destination_class, what, "destination_class")));
       },
       "source_class"_a.none(), "destination_class"_a.none(),
-      "Takes the route of the exact pair away and returns its class; KeyError.");
+      R"(Takes the route of the exact pair away and returns its class; KeyError.
+
+>>> from orlop import CPU, Generic
+>>> from orlop.carriers.move import unregister_move_operation
+>>> unregister_move_operation(Generic, CPU)
+Traceback (most recent call last):
+    ...
+KeyError: '[unregister_move_operation] no move operation is registered for (Generic, CPU); ...)");
   module.def(
       "dispatch_move",
       [](nb::handle source_class, nb::handle destination_class) {
@@ -268,7 +338,12 @@ void bind_registry(nb::module_& module) {
             dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
       },
       "source_class"_a.none(), "destination_class"_a.none(),
-      "The class that moves the exact pair: its entry, or the elementwise one.");
+      R"(The class that moves the exact pair: its entry, or the elementwise one.
+
+>>> from orlop import CPU, FileBacked, Generic
+>>> from orlop.carriers.move import dispatch_move
+>>> dispatch_move(CPU, FileBacked).__name__, dispatch_move(CPU, Generic).__name__
+('CpuToFileBackedMoveOperation', 'ElementwiseMoveOperation'))");
 }
 
 }  // namespace

@@ -172,7 +172,22 @@ std::vector<Argument> to_arguments(const Operation& operation, nb::handle args) 
 void bind_operation(nb::module_& module) {
   nb::class_<Operation, PythonOperation> operation(
       module, "Operation", counted<Operation>(), nb::type_slots(operation_slots), nb::is_weak_referenceable(),
-      nb::dynamic_attr(), "One stateful invocation; subclass it with `_forward` and `backward`.");
+      nb::dynamic_attr(), R"(One stateful invocation; subclass it with `_forward` and `backward`.
+
+>>> from orlop import Operation, friendly
+>>> class Triple(Operation):
+...     def _forward(self, tensor):
+...         return tensor * 3.0
+...
+...     def backward(self, gradient):
+...         return (gradient * 3.0,)
+>>> x, operation = friendly.ones(2), Triple()
+>>> y = operation.forward(x)
+>>> operation.inputs()[0] is x, len(operation.input_versions())
+(True, 1)
+>>> y.backward(friendly.ones(2))
+>>> friendly.to_list(x.grad)
+[3.0, 3.0])");
   operation.def(nb::init<>())
       .def("forward", &forward, "inputs"_a, "kwargs"_a,
            "Runs the operation on positional inputs; options= is the only keyword.")
@@ -193,12 +208,28 @@ void bind_operation(nb::module_& module) {
           "gradient"_a.none(), "One Tensor or None per saved input.")
       .def_prop_ro("ctx", &context, "The instance's own dict.")
       .def("store_inputs", &store_inputs, "inputs"_a,
-           "Keeps the Tensors among the arguments with fresh version tokens.")
+           R"(Keeps the Tensors among the arguments with fresh version tokens.
+
+>>> from orlop import Operation, friendly
+>>> operation, x = Operation(), friendly.ones(2)
+>>> operation.store_inputs(x, 3.0)
+>>> operation.inputs() == (x,), len(operation.input_versions())
+(True, 1))")
       .def(
           "inputs", [](nb::handle self) { return tuple_of(to_self(self).inputs()); }, "The kept Tensors.")
       .def("input_versions", &input_versions, "One version token per kept Tensor.")
       .def("validate_input_versions", &Operation::validate_input_versions,
-           "RuntimeError when a kept Tensor was mutated since.")
+           R"(RuntimeError when a kept Tensor was mutated since.
+
+>>> from orlop import Operation, friendly
+>>> operation, x = Operation(), friendly.ones(2)
+>>> operation.store_inputs(x)
+>>> operation.validate_input_versions()
+>>> x[0] = 5
+>>> operation.validate_input_versions()
+Traceback (most recent call last):
+    ...
+RuntimeError: [Operation] saved input 0 was modified in-place since the forward call: its version ...)")
       .def("_release_autograd_state", &Operation::release_autograd_state)
       .def_prop_ro("_autograd_state_freed", &Operation::autograd_state_freed)
       .def_prop_ro("_operation_name",
@@ -221,7 +252,13 @@ void bind_operation(nb::module_& module) {
       },
       nb::sig("def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor"),
       "operation"_a, "inputs"_a, "kwargs"_a,
-      "The base path of `_execute_lowered`, whatever a subclass shadows.");
+      R"(The base path of `_execute_lowered`, whatever a subclass shadows.
+
+>>> from orlop import friendly
+>>> from orlop.operation import execute_lowered_operation
+>>> tensor = friendly.tensor([3, -2])
+>>> friendly.to_list(execute_lowered_operation(tensor.carrier.dispatch_op("relu"), tensor))
+[3.0, 0.0])");
   module.def(
       "table_operation",
       [](nb::handle name) {
@@ -229,7 +266,12 @@ void bind_operation(nb::module_& module) {
           raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
         return table_operation(to_text(name));
       },
-      "name"_a.none(), "A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.");
+      "name"_a.none(), R"(A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
+
+>>> from orlop import friendly
+>>> from orlop.operation import table_operation
+>>> friendly.to_list(table_operation("relu").forward(friendly.tensor([3, -2])))
+[3.0, 0.0])");
 }
 
 }  // namespace orlop::bindings

@@ -149,8 +149,14 @@ void bind_bound_call(nb::module_& module) {
   nb::class_<BoundCallObject> call(module, "BoundOperationCall", counted<BoundCallObject>(),
                                    nb::type_slots(collector_slots), nb::is_weak_referenceable(),
                                    nb::is_final(),
-                                   "Operands and options that fit a definition's schema; made by the\n"
-                                   "definition's bind(...).");
+                                   R"(Operands and options that fit a definition's schema; made by the
+definition's bind(...).
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import operation_definition
+>>> call = operation_definition("mul").bind(friendly.ones(2), 3.0)
+>>> call.definition.name, call.operands[1]
+('mul', 3.0))");
   call.def("__init__",
            [](nb::pointer_and_handle<BoundCallObject>, const nb::args&, const nb::kwargs&) {
              raise<TypeError>("BoundOperationCall",
@@ -173,10 +179,18 @@ void bind_bound_call(nb::module_& module) {
 void bind_result(nb::module_& module) {
   nb::class_<ResultSpec> result(
       module, "ResultSpec",
-      "One promised result: dtype, shape, layout, and the operand that it is where it is no new Tensor.\n\n"
-      "atol and rtol are what a test of a kernel may allow. Errors: TypeError for a field of the wrong "
-      "type;\n"
-      "ValueError where the layout has another shape, or a number is negative or not finite (X21).");
+      R"(One promised result: dtype, shape, layout, and the operand that it is where it is no new Tensor.
+
+atol and rtol are what a test of a kernel may allow. Errors: TypeError for a field of the wrong type;
+ValueError where the layout has another shape, or a number is negative or not finite (X21).
+
+>>> from orlop import DType, ResultSpec, Shape, friendly
+>>> ResultSpec(DType.Float32, Shape(2, 3), friendly.row_major(2, 3)).dtype
+SimpleDType('Float32')
+>>> ResultSpec(DType.Float32, Shape(2, 3), friendly.row_major(3, 2))
+Traceback (most recent call last):
+    ...
+ValueError: [ResultSpec] layout.shape must be the shape Shape<(2, 3)>: got Shape<(3, 2)>)");
   result
       .def("__init__", &construct_result, "dtype"_a.none(), "shape"_a.none(), "layout"_a.none(),
            "alias_of"_a.none() = nb::none(), nb::kw_only(), "atol"_a.none() = 0.0, "rtol"_a.none() = 0.0)
@@ -196,11 +210,18 @@ void bind_invocation(nb::module_& module) {
   nb::class_<InvocationObject> invocation(
       module, "ResolvedInvocation", counted<InvocationObject>(), nb::type_slots(collector_slots),
       nb::is_weak_referenceable(), nb::is_final(),
-      "What one call will do: its plan, its results, which operands it changes, and which it saves for\n"
-      "backward. kernel_id is the operation's name where it is None.\n\n"
-      "Errors: TypeError for a field of the wrong type; ValueError for no result, a position that is "
-      "negative,\n"
-      "repeated or no Tensor operand's, or a plan of another operation or other roles (X21).");
+      R"(What one call will do: its plan, its results, which operands it changes, and which it saves for
+backward. kernel_id is the operation's name where it is None.
+
+Errors: TypeError for a field of the wrong type; ValueError for no result, a position that is negative,
+repeated or no Tensor operand's, or a plan of another operation or other roles (X21).
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import operation_definition
+>>> mul = operation_definition("mul")
+>>> invocation = mul.resolve_call(mul.bind(friendly.ones(2), friendly.ones(2)))
+>>> invocation.plan.operation, len(invocation.results), invocation.kernel_id
+('mul', 1, 'mul'))");
   invocation
       .def("__init__", &construct_invocation, "call"_a.none(), "plan"_a.none(), "results"_a.none(),
            "mutated_operands"_a.none() = nb::tuple(), "saved_operands"_a.none() = nb::tuple(),
@@ -228,10 +249,19 @@ void bind_vjp_context(nb::module_& module) {
   nb::class_<VJPContextObject> context(
       module, "VJPContext", counted<VJPContextObject>(), nb::type_slots(collector_slots),
       nb::is_weak_referenceable(), nb::is_final(),
-      "What a gradient rule sees: the invocation, its outputs without graph, and exactly the saved "
-      "operands.\n\n"
-      "Errors: TypeError for a field of the wrong type; ValueError unless saved_operands are what the save\n"
-      "recipe of the invocation names (X32).");
+      R"(What a gradient rule sees: the invocation, its outputs without graph, and exactly the saved operands.
+
+Errors: TypeError for a field of the wrong type; ValueError unless saved_operands are what the save
+recipe of the invocation names (X32).
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import VJPContext, execute_reference, operation_definition
+>>> relu = operation_definition("relu")
+>>> tensor = friendly.tensor([3, -2])
+>>> invocation = relu.resolve_call(relu.bind(tensor))
+>>> context = VJPContext(invocation, execute_reference(invocation), (tensor,))
+>>> friendly.to_list(context.outputs[0])
+[3.0, 0.0])");
   context
       .def(
           "__init__",

@@ -84,10 +84,18 @@ void forget_python_definitions() {
 void bind_definition(nb::module_& module) {
   nb::class_<OperationDefinition> definition(
       module, "OperationDefinition",
-      "An operation name with its schema and semantics; made by define_operation, and for every built-in.\n\n"
-      "Calling it with operands and options runs it on the carrier of the first Tensor: a Tensor, or a "
-      "tuple\n"
-      "of them in result order (X25).");
+      R"(An operation name with its schema and semantics; made by define_operation, and for every built-in.
+
+Calling it with operands and options runs it on the carrier of the first Tensor: a Tensor, or a tuple
+of them in result order (X25).
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import operation_definition
+>>> relu = operation_definition("relu")
+>>> friendly.to_list(relu(friendly.tensor([3, -2])))
+[3.0, 0.0]
+>>> relu.resolve_call(relu.bind(friendly.ones(2))).plan.output
+SimpleDType('Float32'))");
   definition
       .def("__init__",
            [](nb::pointer_and_handle<OperationDefinition>, const nb::args&, const nb::kwargs&) {
@@ -136,15 +144,33 @@ void bind_definition(nb::module_& module) {
 }
 
 void bind_functions(nb::module_& module) {
-  module.def(
-      "define_operation", &define, nb::rv_policy::reference, "name"_a.none(), "schema"_a.none(),
-      "resolve"_a.none(), "reference"_a.none() = nb::none(), "vjp"_a.none() = from_marker(required),
-      "Defines an operation for good and returns its OperationDefinition (X23).\n\n"
-      "name is namespaced ('acme.layer_norm'). resolve(call) returns a ResolvedInvocation; reference(\n"
-      "invocation) a Tensor or a tuple of them; vjp(context, cotangents) one Tensor or None per\n"
-      "differentiable operand, or NON_DIFFERENTIABLE, an explicit choice either way.\n"
-      "Errors: TypeError for an argument of the wrong type; ValueError where the name is not namespaced,\n"
-      "reserved or taken, or vjp is left out.");
+  module.def("define_operation", &define, nb::rv_policy::reference, "name"_a.none(), "schema"_a.none(),
+             "resolve"_a.none(), "reference"_a.none() = nb::none(), "vjp"_a.none() = from_marker(required),
+             R"(Defines an operation for good and returns its OperationDefinition (X23).
+
+name is namespaced ('acme.layer_norm'). resolve(call) returns a ResolvedInvocation; reference(
+invocation) a Tensor or a tuple of them; vjp(context, cotangents) one Tensor or None per
+differentiable operand, or NON_DIFFERENTIABLE, an explicit choice either way.
+Errors: TypeError for an argument of the wrong type; ValueError where the name is not namespaced,
+reserved or taken, or vjp is left out.
+
+>>> from orlop import DType, OperandKind, OperandSpec, OperationSchema, ResultSpec, define_operation, friendly
+>>> from orlop.operation import NON_DIFFERENTIABLE, OperationPlan, ResolvedInvocation, execute_reference
+>>> from orlop.operation import resolve_operation_plan
+>>> relu = resolve_operation_plan("relu", DType.Float32)
+>>> plan = OperationPlan("example.shifted", relu.operands, relu.compute, None, None, DType.Float32)
+>>> def resolve(call):
+...     layout = friendly.column_major(*call.operands[0].shape)
+...     return ResolvedInvocation(call, plan, [ResultSpec(DType.Float32, layout.shape, layout)])
+>>> shifted = define_operation(
+...     "example.shifted",
+...     OperationSchema([OperandSpec("x", OperandKind.TENSOR)]),
+...     resolve,
+...     reference=lambda invocation: invocation.operands[0] + 1.0,
+...     vjp=NON_DIFFERENTIABLE,
+... )
+>>> friendly.to_list(execute_reference(shifted.resolve_call(shifted.bind(friendly.tensor([1, 2]))))[0])
+[2.0, 3.0])");
   module.def(
       "operation_definition",
       [](nb::handle name) {
@@ -152,14 +178,32 @@ void bind_functions(nb::module_& module) {
       },
       "name"_a.none(),
       "The definition of a built-in or defined name. Errors: TypeError where it is no str, LookupError.");
-  module.def(
-      "execute_reference", &run_reference, "invocation"_a.none(),
-      "The reference's results, checked against the invocation (X31).\n\n"
-      "Errors: UnsupportedOperationPlan without a reference; ProviderContractError for results that do\n"
-      "not fit.");
+  module.def("execute_reference", &run_reference, "invocation"_a.none(),
+             R"(The reference's results, checked against the invocation (X31).
+
+Errors: UnsupportedOperationPlan without a reference; ProviderContractError for results that do
+not fit.
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import execute_reference, operation_definition
+>>> relu = operation_definition("relu")
+>>> result, = execute_reference(relu.resolve_call(relu.bind(friendly.tensor([3, -2]))))
+>>> friendly.to_list(result)
+[3.0, 0.0])");
   module.def("call_vjp", &run_vjp, "context"_a.none(), "cotangents"_a.none(),
-             "One Tensor or None per differentiable operand (X32); cotangents has one per result.\n\n"
-             "Errors: ValueError and TypeError for what does not fit, RuntimeError without a VJP.");
+             R"(One Tensor or None per differentiable operand (X32); cotangents has one per result.
+
+Errors: ValueError and TypeError for what does not fit, RuntimeError without a VJP.
+
+>>> from orlop import friendly
+>>> from orlop.operation_definition import VJPContext, call_vjp, execute_reference, operation_definition
+>>> relu = operation_definition("relu")
+>>> tensor = friendly.tensor([3, -2])
+>>> invocation = relu.resolve_call(relu.bind(tensor))
+>>> context = VJPContext(invocation, execute_reference(invocation), (tensor,))
+>>> gradient, = call_vjp(context, (friendly.ones(2),))
+>>> friendly.to_list(gradient)
+[1.0, 0.0])");
   module.def(
       "execute_definition_invocation",
       [](nb::handle carrier, nb::handle invocation) {
@@ -168,7 +212,16 @@ void bind_functions(nb::module_& module) {
         return tensors_tuple(
             execute_definition_invocation(checked, to_invocation(invocation, what, "invocation")));
       },
-      "carrier"_a.none(), "invocation"_a.none(), "Runs a resolved invocation through a fresh operation.");
+      "carrier"_a.none(), "invocation"_a.none(), R"(Runs a resolved invocation through a fresh operation.
+
+>>> from orlop import friendly
+>>> from orlop.carriers.definition_dispatch import execute_definition_invocation
+>>> from orlop.operation_definition import operation_definition
+>>> relu, tensor = operation_definition("relu"), friendly.ones(2)
+>>> execute_definition_invocation(tensor.carrier, relu.resolve_call(relu.bind(tensor)))
+Traceback (most recent call last):
+    ...
+TypeError: [relu] CPU has no carrier definition, and runs no resolved invocation; call the ...)");
 }
 
 void install_translation() {

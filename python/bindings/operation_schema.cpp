@@ -19,9 +19,18 @@ nb::object from_optional(const std::optional<Argument>& value) {
 void bind_operand_spec(nb::module_& module) {
   nb::class_<OperandSpec> operand(
       module, "OperandSpec",
-      "One positional operand: its name, its OperandKind, and whether a gradient may flow to it.\n\n"
-      "Errors: TypeError for a field of the wrong type; ValueError where the name is no identifier, or a\n"
-      "differentiable operand is no Tensor (X21).");
+      R"(One positional operand: its name, its OperandKind, and whether a gradient may flow to it.
+
+Errors: TypeError for a field of the wrong type; ValueError where the name is no identifier, or a
+differentiable operand is no Tensor (X21).
+
+>>> from orlop import OperandKind, OperandSpec
+>>> OperandSpec("scale", OperandKind.TENSOR, differentiable=True).name
+'scale'
+>>> OperandSpec("axis", OperandKind.STRUCTURAL, differentiable=True)
+Traceback (most recent call last):
+    ...
+ValueError: [OperandSpec] only a Tensor operand can be differentiable: 'axis' is structural)");
   operand
       .def(
           "__init__",
@@ -39,10 +48,14 @@ void bind_operand_spec(nb::module_& module) {
 }
 
 void bind_option_spec(nb::module_& module) {
-  nb::class_<OptionSpec> option(
-      module, "OptionSpec",
-      "One keyword option and its default; REQUIRED where a call must give it.\n\n"
-      "Errors: TypeError where the name is no str, ValueError where it is no identifier (X21).");
+  nb::class_<OptionSpec> option(module, "OptionSpec",
+                                R"(One keyword option and its default; REQUIRED where a call must give it.
+
+Errors: TypeError where the name is no str, ValueError where it is no identifier (X21).
+
+>>> from orlop import OptionSpec, REQUIRED
+>>> OptionSpec("epsilon", 1e-5).default, OptionSpec("axis", REQUIRED).default is REQUIRED
+(1e-05, True))");
   option
       .def(
           "__init__",
@@ -75,10 +88,19 @@ void construct_schema(OperationSchema* self, nb::handle operands, nb::handle opt
 
 void bind_schema(nb::module_& module) {
   nb::class_<OperationSchema> schema(module, "OperationSchema",
-                                     "The operands of an operation in call order, and its options.\n\n"
-                                     "Errors: TypeError for entries of another type; ValueError for no "
-                                     "operand, or a name that stands twice\n"
-                                     "(X21).");
+                                     R"(The operands of an operation in call order, and its options.
+
+Errors: TypeError for entries of another type; ValueError for no operand, or a name that stands twice
+(X21).
+
+>>> from orlop import OperandKind, OperandSpec, OperationSchema, OptionSpec
+>>> schema = OperationSchema([OperandSpec("tensor", OperandKind.TENSOR)], [OptionSpec("epsilon", 1e-5)])
+>>> schema.options[0].default
+1e-05
+>>> OperationSchema([])
+Traceback (most recent call last):
+    ...
+ValueError: [OperationSchema] operands must not be empty; an operation has one)");
   schema.def("__init__", &construct_schema, "operands"_a.none(), "options"_a.none() = nb::tuple())
       .def_prop_ro("operands", [](const OperationSchema& self) { return tuple_of(self.operands); })
       .def_prop_ro("options", [](const OperationSchema& self) { return tuple_of(self.options); });

@@ -150,12 +150,20 @@ void bind_options(nb::module_& module) {
   constexpr const char* name = "OperationExecutionOptions";
   nb::class_<OperationExecutionOptions> type(
       module, name,
-      "Validated non-tensor options bound to one operation name (P11).\n\n"
-      "Only reduce_sum and matmul take an accumulator_dtype: Float32, Float64, or None for the policy's "
-      "default.\n"
-      "Errors: TypeError for another operation or a value that is no SimpleDType; NotImplementedError for "
-      "another "
-      "simple dtype.");
+      R"(Validated non-tensor options bound to one operation name (P11).
+
+Only reduce_sum and matmul take an accumulator_dtype: Float32, Float64, or None for the policy's default.
+Errors: TypeError for another operation or a value that is no SimpleDType; NotImplementedError for another
+simple dtype.
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_policy import OperationExecutionOptions
+>>> OperationExecutionOptions("reduce_sum", DType.Float64).accumulator_dtype
+SimpleDType('Float64')
+>>> OperationExecutionOptions("relu", DType.Float64)
+Traceback (most recent call last):
+    ...
+TypeError: [operation options] operation 'relu' takes no accumulator dtype; only matmul and ...)");
   type.def(
           "__init__",
           [](OperationExecutionOptions* self, nb::handle operation, nb::handle accumulator_dtype) {
@@ -227,14 +235,23 @@ nb::list specification_fields() {
 }
 
 void bind_resolution(nb::module_& module) {
-  module.def(
-      "resolve_operation_plan", resolve, "operation"_a.none(), "operands"_a, nb::kw_only(),
-      "accumulator_dtype"_a = nb::none(), "options"_a = nb::none(),
-      "The plan of an operation for its operands (P6); reads no element.\n\n"
-      "A tensor operand is given as its storage dtype, a weak scalar as its value:\n"
-      "`resolve_operation_plan(\"mul\", DType.Int32, 2.0)`.\n"
-      "Errors: NotImplementedError for an unknown name or a dtype that is not implemented; TypeError for\n"
-      "operands the operation does not take; OverflowError for an integer outside Int32.");
+  module.def("resolve_operation_plan", resolve, "operation"_a.none(), "operands"_a, nb::kw_only(),
+             "accumulator_dtype"_a = nb::none(), "options"_a = nb::none(),
+             R"(The plan of an operation for its operands (P6); reads no element.
+
+A tensor operand is given as its storage dtype, a weak scalar as its value:
+`resolve_operation_plan("mul", DType.Int32, 2.0)`.
+Errors: NotImplementedError for an unknown name or a dtype that is not implemented; TypeError for
+operands the operation does not take; OverflowError for an integer outside Int32.
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> resolve_operation_plan("mul", DType.Int32, 2.5).output
+SimpleDType('Float32')
+>>> resolve_operation_plan("mul", DType.Int32, 2**31).output
+Traceback (most recent call last):
+    ...
+OverflowError: [mul] an integer scalar leaves Int32; use a value between -2147483648 and ...)");
   module.def("resolvable_plans", every_resolvable, "tensor_dtypes"_a, "weak_scalars"_a);
   module.def(
       "plan_accumulator_variants",
@@ -247,8 +264,14 @@ void bind_resolution(nb::module_& module) {
         return nb::tuple(variants);
       },
       "plan"_a.none(),
-      "The plan, then its variants for the other accumulators where its operation has them (P12).\n"
-      "Errors: TypeError where `plan` is no OperationPlan.");
+      R"(The plan, then its variants for the other accumulators where its operation has them (P12).
+Errors: TypeError where `plan` is no OperationPlan.
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_policy import plan_accumulator_variants, resolve_operation_plan
+>>> plan = resolve_operation_plan("reduce_sum", DType.Float32)
+>>> [variant.accumulator_dtype.name for variant in plan_accumulator_variants(plan)]
+['Float32', 'Float64'])");
   module.def("operation_specification_fields", specification_fields);
   module.def("supported_tensor_dtypes", [] { return from_descriptors(supported_tensor_dtypes()); });
   module.def("supported_accumulator_dtypes", [] { return from_descriptors(supported_accumulator_dtypes()); });
@@ -270,18 +293,47 @@ void bind_plans(nb::module_& parent) {
   nb::module_ module = parent.def_submodule("_plans");
   bind_operand<OperandPlan>(
       module, "OperandPlan", policy_home,
-      "One operand of a plan: its role, its dtype (None for a weak scalar), and the dtype it is "
-      "converted to first (P3).");
-  bind_shape<OperationPlan, OperandPlan>(module, "OperationPlan", policy_home,
-                                         "What one operation does for one combination of operand dtypes "
-                                         "(P3). Gradients follow from `output` alone.");
+      R"(One operand of a plan: its role, its dtype (None for a weak scalar), and the dtype it is converted to first
+(P3).
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> tensor, scalar = resolve_operation_plan("add", DType.Int32, 0.5).operands
+>>> tensor.dtype, tensor.convert_to, scalar.dtype, scalar.convert_to
+(SimpleDType('Int32'), SimpleDType('Float32'), None, SimpleDType('Float32')))");
+  bind_shape<OperationPlan, OperandPlan>(
+      module, "OperationPlan", policy_home,
+      R"(What one operation does for one combination of operand dtypes (P3). Gradients follow from `output` alone.
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> plan = resolve_operation_plan("matmul", DType.Float32, DType.Float32)
+>>> plan.operation, plan.compute.value, plan.accumulation.value, plan.accumulator_dtype, plan.output
+('matmul', 'binary32', 'floating', SimpleDType('Float32'), SimpleDType('Float32')))");
   bind_operand<OperandCapability>(module, "OperandCapability", capability_home,
-                                  "One operand of a capability; the fields of OperandPlan (P20).");
+                                  R"(One operand of a capability; the fields of OperandPlan (P20).
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_capability import OperandCapability
+>>> from orlop.carriers.operation_policy import OperandRole
+>>> OperandCapability(OperandRole.TENSOR, DType.Int32, DType.Float32).convert_to
+SimpleDType('Float32')
+>>> OperandCapability(OperandRole.WEAK_SCALAR, DType.Int32, DType.Float32)
+Traceback (most recent call last):
+    ...
+TypeError: [operand] a weak scalar has no dtype: got Int32; use None)");
   bind_shape<OperationCapability, OperandCapability>(
       module, "OperationCapability", capability_home,
-      "One plan that a carrier class declares it can execute; the fields of OperationPlan (P20).\n\n"
-      "Errors: TypeError for a field of the wrong type, `operands` not a tuple included; ValueError where it "
-      "is empty.")
+      R"(One plan that a carrier class declares it can execute; the fields of OperationPlan (P20).
+
+Errors: TypeError for a field of the wrong type, `operands` not a tuple included; ValueError where it is empty.
+
+>>> from orlop import DType
+>>> from orlop.carriers.operation_capability import OperationCapability
+>>> from orlop.carriers.operation_policy import resolve_operation_plan
+>>> capability = OperationCapability.from_plan(resolve_operation_plan("relu", DType.Float32))
+>>> capability.matches(resolve_operation_plan("relu", DType.Int32))
+False)")
       .def_static(
           "from_plan",
           [](nb::handle plan) {

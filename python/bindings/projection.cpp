@@ -59,8 +59,14 @@ void bind_node(nb::module_& module, const char* name, const char* doc) {
 void bind_projection(nb::module_& module, nb::module_& parent) {
   bind_await_kind<ProjectionTask>(
       module, "AwaitProjection", "def wait(self) -> Tensor",
-      "The handle of a projection: wait() gives the compact Tensor. Until then its "
-      "destination is owned\nby the projection (X57).");
+      R"(The handle of a projection: wait() gives the compact Tensor. Until then its destination is owned
+by the projection (X57).
+
+>>> from orlop import CPU, Tensor, TileSelection, TiledEvictable, friendly
+>>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+>>> handle = orlop.project(tensor, TileSelection([[1]]))
+>>> friendly.to_list(handle.wait())
+[2.0, 3.0])");
   bind_node<ProjectionOperation>(module, "_ProjectionOperation", "The autograd node of a projection (X58).");
   bind_node<ScatterOperation>(module, "_ScatterOperation", "The autograd node of a scatter (X60).");
   module.def(
@@ -68,11 +74,17 @@ void bind_projection(nb::module_& module, nb::module_& parent) {
       nb::sig("def project(tensor: Tensor, selection: TileSelection, destination: Carrier | None = "
               "None) -> AwaitProjection"),
       "tensor"_a.none(), "selection"_a.none(), "destination"_a.none() = nb::none(),
-      "Gathers the chosen tiles of a full tiled Tensor into an ordinary dense one, of shape count · "
-      "tile_shape, on\n`destination`: a live, unowned, mutable carrier of exactly the primary's class and "
-      "dtype, large enough or empty\nand able to grow; None makes one. Returns the handle; primary tiles "
-      "are gathered at once, others when they\nhave come (X57).\n\n"
-      "Errors: TypeError, ValueError and RuntimeError in the order of X57, before anything has changed.");
+      R"(Gathers the chosen tiles of a full tiled Tensor into an ordinary dense one, of shape count · tile_shape, on
+`destination`: a live, unowned, mutable carrier of exactly the primary's class and dtype, large enough or empty
+and able to grow; None makes one. Returns the handle; primary tiles are gathered at once, others when they
+have come (X57).
+
+Errors: TypeError, ValueError and RuntimeError in the order of X57, before anything has changed.
+
+>>> from orlop import CPU, Tensor, TileSelection, TiledEvictable, friendly
+>>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+>>> friendly.to_list(orlop.project(tensor, TileSelection([[1]])).wait())
+[2.0, 3.0])");
   for (nb::module_* home : {&module, &parent})
     home->def(
         "scatter", &bound_scatter,

@@ -22,12 +22,17 @@ void bind_stats(nb::module_& module) {
   constexpr const char* name = "ResidencyStats";
   nb::class_<ResidencyStats> type(
       module, name, nb::is_final(),
-      "What moved, and what was found primary: `promotions` and `evictions` count tiles that entered or "
-      "left\n"
-      "primary, `bytes_read` and `bytes_written` what came from and went to the secondary tier, `hits` and\n"
-      "`misses` tiles of steps that were primary already or had to come, `peak_primary_bytes` the most that "
-      "the\n"
-      "primary tier held.");
+      R"(What moved, and what was found primary: `promotions` and `evictions` count tiles that entered or left
+primary, `bytes_read` and `bytes_written` what came from and went to the secondary tier, `hits` and
+`misses` tiles of steps that were primary already or had to come, `peak_primary_bytes` the most that the
+primary tier held.
+
+>>> from orlop import CPU, TileSet, TiledEvictable, friendly
+>>> carrier = TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,))
+>>> carrier.evict(TileSet([(1,)]))
+>>> stats = carrier.residency_stats()
+>>> stats.evictions, stats.bytes_written, stats.promotions
+(1, 8, 0))");
   const auto field = [](nb::handle value, const char* which) {
     return to_exact_int<ValueError>(value, name, which);
   };
@@ -61,9 +66,17 @@ void bind_progress(nb::module_& module) {
   constexpr const char* name = "TiledProgress";
   nb::class_<TiledProgress> type(
       module, name, nb::is_final(),
-      "How far a direct operation is: after `step` of `steps` steps of its `phase`, \"forward\" or "
-      "\"backward\"; "
-      "step 0\ncomes before any kernel. `primary_bytes` is what the primary tiers hold now.");
+      R"(How far a direct operation is: after `step` of `steps` steps of its `phase`, "forward" or "backward"; step 0
+comes before any kernel. `primary_bytes` is what the primary tiers hold now.
+
+>>> from orlop import CPU, Tensor, TiledEvictable, friendly
+>>> from orlop.carriers.tiled_evictable import streaming
+>>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+>>> seen = []
+>>> with streaming.progress(seen.append):
+...     _ = orlop.relu(tensor)
+>>> seen[-1].phase, seen[-1].step == seen[-1].steps
+('forward', True))");
   type.def(
           "__init__",
           [](TiledProgress* self, nb::handle operation, nb::handle phase, nb::handle step, nb::handle steps,
@@ -123,16 +136,24 @@ PyType_Slot progress_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(travers
 void bind_streaming(nb::module_& module) {
   bind_stats(module);
   bind_progress(module);
-  nb::class_<ProgressContext> context(
-      module, "progress", nb::type_slots(progress_slots), nb::is_final(),
-      "progress(callback)\n\n"
-      "While the block runs, `callback` is called with a TiledProgress by the direct operations and "
-      "backwards "
-      "of\nthis thread: before the first step and after each. The innermost block wins. An exception of the "
-      "callback ends\nthe operation, which then has no effect. It may read statistics, but neither move "
-      "tiles "
-      "of the carriers that\ntake part nor release them (X116).\n\n"
-      "Errors: TypeError for what cannot be called.");
+  nb::class_<ProgressContext> context(module, "progress", nb::type_slots(progress_slots), nb::is_final(),
+                                      R"(progress(callback)
+
+While the block runs, `callback` is called with a TiledProgress by the direct operations and backwards of
+this thread: before the first step and after each. The innermost block wins. An exception of the callback ends
+the operation, which then has no effect. It may read statistics, but neither move tiles of the carriers that
+take part nor release them (X116).
+
+Errors: TypeError for what cannot be called.
+
+>>> from orlop import CPU, Tensor, TiledEvictable, friendly
+>>> from orlop.carriers.tiled_evictable import streaming
+>>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+>>> with streaming.progress(lambda progress: print(progress.step, "of", progress.steps)):
+...     _ = orlop.relu(tensor)
+0 of 2
+1 of 2
+2 of 2)");
   nb::setattr(context, "__module__", nb::str(streaming_home));
   context
       .def(

@@ -203,19 +203,36 @@ void bind_properties(nb::class_<TensorObject>& tensor) {
           "ndim", [](TensorObject& self) { return handle_of(self).layout().rank(); }, "Top-level modes.")
       .def(
           "dtype", [](TensorObject& self) { return from_dtype(handle_of(self).dtype()); },
-          nb::sig("def dtype(self) -> DType"), "The logical dtype.")
+          nb::sig("def dtype(self) -> DType"), R"(The logical dtype.
+
+>>> orlop.friendly.ones(2).dtype()
+SimpleDType('Float32'))")
       .def(
-          "size", [](TensorObject& self) { return handle_of(self).size(); }, "Number of logical elements.")
+          "size", [](TensorObject& self) { return handle_of(self).size(); }, R"(Number of logical elements.
+
+>>> orlop.friendly.ones(2, 3).size()
+6)")
       .def(
           "carrier_type",
           [](TensorObject& self) { return nb::borrow(nb::cast(handle_of(self).carrier()).type()); },
-          "The exact class of the carrier.")
+          R"(The exact class of the carrier.
+
+>>> orlop.friendly.ones(2).carrier_type().__name__
+'CPU')")
       .def(
           "is_mutable", [](TensorObject& self) { return handle_of(self).is_mutable(); },
-          "Whether elements may be written.")
+          R"(Whether elements may be written.
+
+>>> from orlop import CPU, Tensor, friendly
+>>> Tensor(CPU(2, mutable=False), 0, friendly.column_major(2)).is_mutable()
+False)")
       .def(
           "is_differentiable", [](TensorObject& self) { return handle_of(self).is_differentiable(); },
-          "Logical dtype Float32 or Floating.");
+          R"(Logical dtype Float32 or Floating.
+
+>>> from orlop import DType, friendly
+>>> friendly.ones(2).is_differentiable(), friendly.ones(2, dtype=DType.Int32).is_differentiable()
+(True, False))");
 }
 
 void bind_items(nb::class_<TensorObject>& tensor) {
@@ -315,9 +332,22 @@ void bind_protocols(nb::class_<TensorObject>& tensor) {
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<TensorObject> tensor(
-      module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
-      "Tensor(carrier, offset, layout)\n\nA layout placed on a carrier from slot `offset`.");
+  nb::class_<TensorObject> tensor(module, "Tensor", counted<TensorObject>(), nb::type_slots(tensor_slots()),
+                                  nb::is_weak_referenceable(),
+                                  R"(Tensor(carrier, offset, layout)
+
+A layout placed on a carrier from slot `offset` (M401). TypeError for other types, RuntimeError for a released
+carrier, ValueError for a negative offset or where the layout reaches beyond the carrier.
+
+>>> from orlop import CPU, Layout, Shape, Stride, Tensor
+>>> carrier = CPU(0).new_like([1, 2, 3, 4, 5, 6])
+>>> tensor = Tensor(carrier, 1, Layout(Shape(2, 2), Stride(1, 2)))
+>>> tensor[0, 1], tensor[3], tensor[1, :].shape
+(4.0, 5.0, (2,))
+>>> Tensor(carrier, 3, Layout(Shape(2, 2), Stride(1, 2)))
+Traceback (most recent call last):
+    ...
+ValueError: [Tensor] Tensor storage exceeds carrier size: offset 3 plus span 4; the carrier has 6 slots)");
   bind_properties(tensor);
   bind_items(tensor);
   bind_arithmetic(tensor);

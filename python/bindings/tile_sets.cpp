@@ -159,12 +159,18 @@ TileSet to_plan_field(nb::handle value, std::string_view name) {
 }
 
 void bind_plan(nb::module_& module) {
-  nb::class_<ResidencyPlan> type(
-      module, "ResidencyPlan", nb::is_final(),
-      "ResidencyPlan(promote=None, retain=None, evict=None)\n\n"
-      "What a ResidencyPolicy answers: tiles that are primary before the work starts, tiles that stay while "
-      "it\nruns, tiles that leave afterwards (X50, X56). None is the empty TileSet.\n\n"
-      "Errors: TypeError for a field that is no TileSet; ValueError where a tile is in two of them.");
+  nb::class_<ResidencyPlan> type(module, "ResidencyPlan", nb::is_final(),
+                                 R"(ResidencyPlan(promote=None, retain=None, evict=None)
+
+What a ResidencyPolicy answers: tiles that are primary before the work starts, tiles that stay while it
+runs, tiles that leave afterwards (X50, X56). None is the empty TileSet.
+
+Errors: TypeError for a field that is no TileSet; ValueError where a tile is in two of them.
+
+>>> from orlop import ResidencyPlan, TileSet
+>>> plan = ResidencyPlan(evict=TileSet([(0,)]))
+>>> plan.promote, plan.evict
+(TileSet(coordinates=()), TileSet(coordinates=((0,),))))");
   type.def(
           "__init__",
           [](ResidencyPlan* self, nb::handle promote, nb::handle retain, nb::handle evict) {

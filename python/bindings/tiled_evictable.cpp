@@ -277,24 +277,41 @@ void bind_tiled_carrier(nb::module_& module) {
   nb::class_<Pins>(module, "_Pins")
       .def("__enter__", &Pins::enter)
       .def("__exit__", [](Pins& self, const nb::args&) { self.exit(); });
-  bind_await_kind<ResidencyTask>(
-      module, "AwaitResidency", "def wait(self) -> None",
-      "The handle of a residency request: wait() returns once it has ended (X52).");
+  bind_await_kind<ResidencyTask>(module, "AwaitResidency", "def wait(self) -> None",
+                                 R"(The handle of a residency request: wait() returns once it has ended (X52).
+
+>>> from orlop import CPU, TileSet, TiledEvictable, friendly
+>>> carrier = TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,))
+>>> carrier.evict_async(TileSet([(1,)])).wait()
+>>> carrier.secondary_tiles
+TileSet(coordinates=((1,),)))");
 
   TiledClass carrier(
       module, class_name, counted<TiledEvictable>(), nb::type_slots(collector_slots), nb::is_final(),
-      "TiledEvictable(primary, secondary, grid_shape, tile_shape, *, residency_policy=None, "
-      "primary_budget_bytes=None)\n\n"
-      "A Tensor's storage cut into a grid of equal tiles, each in the primary tier, in the secondary one, "
-      "an\n"
-      "implicit zero, or invalid. It owns both tiers, two live unowned carriers of one dtype, each empty or "
-      "of "
-      "the\nfull extent: a full one is the seed. `residency_policy` is a ResidencyPolicy; "
-      "`primary_budget_bytes` limits what\nthe primary tier holds at any instant (X40, X100).\n\n"
-      "Errors in this order: TypeError for tiers that are no independent carriers; ValueError for one object "
-      "twice;\nRuntimeError for released or owned tiers; TypeError for different dtypes; then the shapes, "
-      "the "
-      "tiers' sizes, the\npolicy and the budget. A failure leaves both tiers as they were.");
+      R"(TiledEvictable(primary, secondary, grid_shape, tile_shape, *, residency_policy=None, primary_budget_bytes=None)
+
+A Tensor's storage cut into a grid of equal tiles, each in the primary tier, in the secondary one, an
+implicit zero, or invalid. It owns both tiers, two live unowned carriers of one dtype, each empty or of the
+full extent: a full one is the seed. `residency_policy` is a ResidencyPolicy; `primary_budget_bytes` limits what
+the primary tier holds at any instant (X40, X100).
+
+Errors in this order: TypeError for tiers that are no independent carriers; ValueError for one object twice;
+RuntimeError for released or owned tiers; TypeError for different dtypes; then the shapes, the tiers' sizes, the
+policy and the budget. A failure leaves both tiers as they were.
+
+>>> from orlop import CPU, TileSet, TiledEvictable, friendly
+>>> carrier = TiledEvictable(friendly.arange(8).carrier, CPU(0), (2, 1), (2, 2), primary_budget_bytes=32)
+>>> carrier.evict(TileSet([(0, 0)]))
+>>> carrier.tile_state((0, 0)).location, carrier.primary_tiles, carrier.residency_stats().evictions
+('secondary', TileSet(coordinates=((1, 0),)), 1)
+>>> carrier.promote(TileSet([(0, 0)]))
+>>> carrier.evict_async(TileSet([(1, 0)])).wait()
+>>> carrier.promote_async(TileSet([(1, 0)])).wait()
+>>> carrier.reset_residency_stats()
+>>> carrier.tile_state((2, 0))
+Traceback (most recent call last):
+    ...
+ValueError: [TileSet] tile coordinate 2 on axis 0 is outside the grid (2, 1); use 0 to 1)");
   carrier.def(nb::new_(&make_tiled))
       .def_prop_ro(
           "primary", [](const TiledEvictable& self) { return self.primary(); }, "The primary tier's seed.")

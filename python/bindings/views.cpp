@@ -78,15 +78,30 @@ void bind_views(nb::module_& module) {
       },
       nb::sig("def as_strided(tensor: Tensor, shape: Shape, stride: Stride) -> Tensor"), "tensor"_a.none(),
       "shape"_a.none(), "stride"_a.none(),
-      "A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).\n\n"
-      "TypeError for other types; ValueError where the selection is not injective, leaves the tensor or "
-      "cannot be\n"
-      "written as strides (M501, M503).");
+      R"(A view whose element at q is the tensor's at ordinal Layout(shape, stride)(q).
+
+TypeError for other types; ValueError where the selection is not injective, leaves the tensor or cannot be
+written as strides (M501, M503).
+
+>>> from orlop import Shape, Stride, friendly
+>>> friendly.to_list(orlop.as_strided(friendly.arange(6), Shape(2, 2), Stride(1, 4)))
+[0.0, 1.0, 4.0, 5.0]
+>>> orlop.as_strided(friendly.arange(6), Shape(4), Stride(2))
+Traceback (most recent call last):
+    ...
+ValueError: [as_strided] the mapping exceeds the input: it reaches ordinal 6, the input has 6 elements)");
   bind_with_shape<&broadcast_to>(
       module, "broadcast_to", "target",
-      "A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf "
-      "differs or the\n"
-      "profiles do (M308).");
+      R"(A view of shape `target`: leaves of extent 1 widen with stride 0. ValueError where another leaf differs or the
+profiles do (M308).
+
+>>> from orlop import Shape, friendly
+>>> friendly.to_list(orlop.broadcast_to(friendly.tensor([[1], [2]]), Shape(2, 3)))
+[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
+>>> orlop.broadcast_to(friendly.tensor([[1], [2]]), Shape(3, 3))
+Traceback (most recent call last):
+    ...
+ValueError: [broadcast_to] broadcasting can only widen an extent-1 leaf: leaf 0 has extent 2, the ...)");
   module.def(
       "broadcast_in_dim",
       [](nb::handle tensor, nb::handle target, nb::handle broadcast_dimensions) {
@@ -98,9 +113,13 @@ void bind_views(nb::module_& module) {
       nb::sig("def broadcast_in_dim(tensor: Tensor, target: Shape, broadcast_dimensions: Sequence[int]) -> "
               "Tensor"),
       "tensor"_a.none(), "target"_a.none(), "broadcast_dimensions"_a.none(),
-      "A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly "
-      "increasing;\n"
-      "the other modes are repeated (M501).");
+      R"(A view of shape `target` in which mode i of the tensor is mode broadcast_dimensions[i], strictly increasing;
+the other modes are repeated. TypeError for other types; ValueError where the dimensions are not one for each mode,
+in order, or an extent neither fits nor is 1 (M501).
+
+>>> from orlop import Shape, friendly
+>>> friendly.to_list(orlop.broadcast_in_dim(friendly.tensor([1, 2]), Shape(3, 2), [1]))
+[1.0, 1.0, 1.0, 2.0, 2.0, 2.0])");
   module.def(
       "permute",
       [](nb::handle tensor, const nb::args& order) {
@@ -109,24 +128,57 @@ void bind_views(nb::module_& module) {
       },
       nb::sig("def permute(tensor: Tensor, *order: int | Sequence[int]) -> Tensor"), "tensor"_a.none(),
       "order"_a,
-      "A view with the top-level modes in another order: integers or one iterable, each mode once (M313).");
+      R"(A view with the top-level modes in another order: integers or one iterable, each mode once (M313).
+TypeError for other entries, ValueError where a mode is left out or named twice.
+
+>>> from orlop import friendly
+>>> orlop.permute(friendly.zeros(2, 3, 4), 2, 0, 1).shape
+(4, 2, 3))");
   bind_with_shape<&reshape>(
       module, "reshape", "shape",
-      "A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout "
-      "has no\n"
-      "one step that all ordinals share (M501).");
+      R"(A view of the same ordinal sequence in another shape. ValueError where the sizes differ or the layout has no
+one step that all ordinals share (M501).
+
+>>> from orlop import Shape, friendly
+>>> t = friendly.arange(6)
+>>> orlop.reshape(t, Shape(2, 3))[0, 1]
+2.0
+>>> orlop.reshape(t, Shape(2, 2))
+Traceback (most recent call last):
+    ...
+ValueError: [reshape] both shapes must have the same logical size: Shape<(6,)> and Shape<(2, 2)>)");
   bind_with_dim<&squeeze>(
       module, "squeeze",
-      "A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).");
+      R"(A view without the top-level leaf `dim` of extent 1; negative dims count from the end (M501).
+TypeError for no integer, ValueError for another mode.
+
+>>> from orlop import friendly
+>>> orlop.squeeze(friendly.zeros(2, 1), -1).shape
+(2,)
+>>> orlop.squeeze(friendly.zeros(2, 1), 0)
+Traceback (most recent call last):
+    ...
+ValueError: [squeeze] mode 0 has extent 2; only a leaf of extent 1 can go)");
   bind_with_dim<&unsqueeze>(
       module, "unsqueeze",
-      "A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).");
+      R"(A view with a new leaf of extent 1 as top-level mode `dim`, in [-n-1, n] (M501).
+TypeError for no integer, ValueError outside.
+
+>>> from orlop import friendly
+>>> orlop.unsqueeze(friendly.zeros(2, 3), 1).shape
+(2, 1, 3))");
   module.def(
       "rearrange", &bound_rearrange,
       nb::sig("def rearrange(tensor: Tensor, output: Tree | str, selection: Tree | None = None) -> Tensor"),
       "tensor"_a.none(), "output"_a.none(), "selection"_a = nb::none(),
-      "A view that places every leaf, or every mode that `selection` names, as the Tree `output` says "
-      "(M312). A command\nis taken too: `rearrange(t, \"b (h w) -> h w b\")` (M708).");
+      R"(A view that places every leaf, or every mode that `selection` names, as the Tree `output` says (M312). A command
+is taken too: `rearrange(t, "b (h w) -> h w b")` (M708). TypeError for other types, ValueError for what does not fit.
+
+>>> from orlop import Node, Tree, friendly
+>>> orlop.rearrange(friendly.zeros(2, 3), Tree(Node.id(1), Node.id(0))).shape
+(3, 2)
+>>> orlop.rearrange(friendly.zeros(2, 3, 4), "b h w -> (h w) b").shape
+((3, 4), 2))");
 }
 
 }  // namespace orlop::bindings

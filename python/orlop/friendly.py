@@ -58,12 +58,25 @@ def _source(rng):
 
 
 def rand(*extents: int, rng: object = None) -> Tensor:
-    """Float32 numbers in [0, 1): one ``rng.random()`` per ordinal; a fresh generator where none is given."""
+    """Float32 numbers in [0, 1): one ``rng.random()`` per ordinal; a fresh generator where none is given.
+
+    >>> import random
+    >>> from orlop import friendly
+    >>> t = friendly.rand(2, 3, rng=random.Random(0))
+    >>> t.shape, 0 <= t[1, 2] < 1
+    ((2, 3), True)
+    """
     rng = _source(rng)
     return _drawn(extents, rng.random)
 
 
 def randn(*extents: int, rng: object = None) -> Tensor:
-    """Float32 standard normal numbers: one ``rng.gauss(0.0, 1.0)`` per ordinal; a fresh generator by default."""
+    """Float32 standard normal numbers: one ``rng.gauss(0.0, 1.0)`` per ordinal; a fresh generator by default.
+
+    >>> import random
+    >>> from orlop import friendly
+    >>> friendly.randn(2, 3, rng=random.Random(0))[1, 2] == friendly.randn(6, rng=random.Random(0))[5]
+    True
+    """
     rng = _source(rng)
     return _drawn(extents, lambda: rng.gauss(0.0, 1.0))

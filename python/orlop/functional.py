@@ -145,14 +145,26 @@ __all__ = [
 
 
 class SortResult(NamedTuple):
-    """The ordered elements, and where each was along the axis, as Int32."""
+    """The ordered elements, and where each was along the axis, as Int32.
+
+    >>> from orlop import friendly
+    >>> values, indices = orlop.sort(friendly.tensor([3, 1, 2]))
+    >>> friendly.to_list(values), friendly.to_list(indices)
+    ([1.0, 2.0, 3.0], [1, 2, 0])
+    """
 
     values: Tensor
     indices: Tensor
 
 
 class TopKResult(NamedTuple):
-    """The first elements in order, and where each was along the axis, as Int32."""
+    """The first elements in order, and where each was along the axis, as Int32.
+
+    >>> from orlop import friendly
+    >>> best = orlop.topk(friendly.tensor([3, 1, 2]), 2)
+    >>> friendly.to_list(best.values), friendly.to_list(best.indices)
+    ([3.0, 2.0], [0, 2])
+    """
 
     values: Tensor
     indices: Tensor

@@ -40,7 +40,12 @@ __all__ = [
 
 
 class OperandKind(str, Enum):
-    """What an operand may be; a structural one is bound by the value it is given."""
+    """What an operand may be; a structural one is bound by the value it is given.
+
+    >>> from orlop.operation_definition import operation_definition
+    >>> operation_definition("gather").schema.operands[2].kind
+    <OperandKind.STRUCTURAL: 'structural'>
+    """
 
     TENSOR = "tensor"
     WEAK_SCALAR = "weak_scalar"
@@ -48,7 +53,12 @@ class OperandKind(str, Enum):
 
 
 class ProviderContractError(RuntimeError):
-    """Whoever carries out an invocation did not do what it says."""
+    """Whoever carries out an invocation did not do what it says.
+
+    >>> from orlop import ProviderContractError
+    >>> issubclass(ProviderContractError, RuntimeError)
+    True
+    """
 
 
 NON_DIFFERENTIABLE = _native.NON_DIFFERENTIABLE
@@ -67,7 +77,16 @@ execute_reference = _native.execute_reference
 
 
 def operation_definition(name):
-    """The definition of a built-in or defined name. Errors: TypeError where it is no str, LookupError."""
+    """The definition of a built-in or defined name. Errors: TypeError where it is no str, LookupError.
+
+    >>> from orlop.operation_definition import operation_definition
+    >>> operation_definition("relu").name
+    'relu'
+    >>> operation_definition("swish")
+    Traceback (most recent call last):
+        ...
+    LookupError: [operation_definition] no operation has the name 'swish'; define_operation makes one
+    """
     return _native.operation_definition(name)
 
 
@@ -83,6 +102,12 @@ class OperationCall:
 
     Errors: TypeError for a definition of another type, operands that are no finite iterable, options that are no
     mapping.
+
+    >>> from orlop import friendly
+    >>> from orlop.operation_definition import OperationCall, operation_definition
+    >>> call = OperationCall(operation_definition("relu"), [friendly.ones(2)])
+    >>> len(call.bind().operands)
+    1
     """
 
     definition: OperationDefinition

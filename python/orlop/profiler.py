@@ -23,6 +23,13 @@ class ProfilerEvent:
 
     ``parent_id`` is the nearest selected operation around it; ``self_time_ns`` leaves out immediate children,
     selected or not; ``input_shapes`` has one entry per positional argument, None for those that are no Tensor.
+
+    >>> from orlop import friendly
+    >>> with orlop.profile(record_shapes=True) as profiler:
+    ...     _ = friendly.ones(2) * 3.0
+    >>> event, = profiler.events()
+    >>> event.name, event.input_shapes, event.succeeded, event.duration_ns > 0
+    ('mul', ((2,), None), True, True)
     """
 
     id: int
@@ -40,7 +47,15 @@ class ProfilerEvent:
 
 @dataclass(frozen=True)
 class ProfilerAggregate:
-    """All calls of one name on one carrier class, and with the same shapes if so asked."""
+    """All calls of one name on one carrier class, and with the same shapes if so asked.
+
+    >>> from orlop import friendly
+    >>> with orlop.profile() as profiler:
+    ...     _ = friendly.ones(2) + friendly.ones(2) + friendly.ones(2)
+    >>> aggregate, = profiler.key_averages()
+    >>> aggregate.name, aggregate.count, aggregate.mean_time_ns == aggregate.total_time_ns / 2
+    ('add', 2, True)
+    """
 
     name: str
     carrier_type: type
@@ -54,5 +69,12 @@ class ProfilerAggregate:
 
 
 def profile(*, carriers: Iterable[type] | None = None, record_shapes: bool = False) -> Profiler:
-    """A fresh Profiler: ``with orlop.profile() as profiler: ...``, then ``print(profiler.table())``."""
+    """A fresh Profiler: ``with orlop.profile() as profiler: ...``, then ``print(profiler.table())``.
+
+    >>> from orlop import friendly
+    >>> with orlop.profile() as profiler:
+    ...     _ = orlop.relu(friendly.ones(2))
+    >>> profiler.events()[0].name
+    'relu'
+    """
     return Profiler(carriers=carriers, record_shapes=record_shapes)

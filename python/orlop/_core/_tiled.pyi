@@ -21,6 +21,12 @@ from orlop.carriers.tiled_evictable.streaming import (
 class AwaitResidency(orlop._core.AwaitResult):
     """
     The handle of a residency request: wait() returns once it has ended (X52).
+
+    >>> from orlop import CPU, TileSet, TiledEvictable, friendly
+    >>> carrier = TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,))
+    >>> carrier.evict_async(TileSet([(1,)])).wait()
+    >>> carrier.secondary_tiles
+    TileSet(coordinates=((1,),))
     """
 
     def __init__(self, *args, **kwargs) -> None: ...
@@ -41,6 +47,20 @@ class TiledEvictable(orlop._core.DependentCarrier):
     Errors in this order: TypeError for tiers that are no independent carriers; ValueError for one object twice;
     RuntimeError for released or owned tiers; TypeError for different dtypes; then the shapes, the tiers' sizes, the
     policy and the budget. A failure leaves both tiers as they were.
+
+    >>> from orlop import CPU, TileSet, TiledEvictable, friendly
+    >>> carrier = TiledEvictable(friendly.arange(8).carrier, CPU(0), (2, 1), (2, 2), primary_budget_bytes=32)
+    >>> carrier.evict(TileSet([(0, 0)]))
+    >>> carrier.tile_state((0, 0)).location, carrier.primary_tiles, carrier.residency_stats().evictions
+    ('secondary', TileSet(coordinates=((1, 0),)), 1)
+    >>> carrier.promote(TileSet([(0, 0)]))
+    >>> carrier.evict_async(TileSet([(1, 0)])).wait()
+    >>> carrier.promote_async(TileSet([(1, 0)])).wait()
+    >>> carrier.reset_residency_stats()
+    >>> carrier.tile_state((2, 0))
+    Traceback (most recent call last):
+        ...
+    ValueError: [TileSet] tile coordinate 2 on axis 0 is outside the grid (2, 1); use 0 to 1
     """
 
     def __init__(self, *args, **kwargs) -> None: ...
@@ -178,6 +198,12 @@ class AwaitProjection(orlop._core.AwaitResult):
     """
     The handle of a projection: wait() gives the compact Tensor. Until then its destination is owned
     by the projection (X57).
+
+    >>> from orlop import CPU, Tensor, TileSelection, TiledEvictable, friendly
+    >>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+    >>> handle = orlop.project(tensor, TileSelection([[1]]))
+    >>> friendly.to_list(handle.wait())
+    [2.0, 3.0]
     """
 
     def __init__(self, *args, **kwargs) -> None: ...
@@ -193,6 +219,11 @@ def project(tensor: Tensor, selection: TileSelection, destination: Carrier | Non
     have come (X57).
 
     Errors: TypeError, ValueError and RuntimeError in the order of X57, before anything has changed.
+
+    >>> from orlop import CPU, Tensor, TileSelection, TiledEvictable, friendly
+    >>> tensor = Tensor(TiledEvictable(friendly.arange(4).carrier, CPU(0), (2,), (2,)), 0, friendly.column_major(4))
+    >>> friendly.to_list(orlop.project(tensor, TileSelection([[1]])).wait())
+    [2.0, 3.0]
     """
 
 def scatter(compact: Tensor, template: Tensor, selection: TileSelection, reduction: str = 'replace') -> AwaitMove:

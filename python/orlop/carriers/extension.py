@@ -60,7 +60,12 @@ _peek_carrier_definition = _native.peek_carrier_definition
 
 
 class UnsupportedStorageDTypeError(ValueError, TypeError):
-    """A carrier class was asked for storage of a dtype that its provider does not support (X9)."""
+    """A carrier class was asked for storage of a dtype that its provider does not support (X9).
+
+    >>> from orlop.carriers.extension import UnsupportedStorageDTypeError
+    >>> issubclass(UnsupportedStorageDTypeError, ValueError), issubclass(UnsupportedStorageDTypeError, TypeError)
+    (True, True)
+    """
 
 
 class _ResultCarriersError(ProviderContractError, ValueError):
@@ -146,7 +151,16 @@ def _equal_by_identity(*fields):
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A provider declines one request; `reason` says why. Errors: TypeError for no str, ValueError for ""."""
+    """A provider declines one request; `reason` says why. Errors: TypeError for no str, ValueError for "".
+
+    >>> from orlop.carriers.extension import Unsupported
+    >>> Unsupported("the span is odd").reason
+    'the span is odd'
+    >>> Unsupported("")
+    Traceback (most recent call last):
+        ...
+    ValueError: [Unsupported] reason must not be empty
+    """
 
     reason: str
 
@@ -160,12 +174,22 @@ class ProviderCompletion(Protocol):
 
     `wait()` may be called again and from several threads; all get one object or one exception, and `done` is True from
     then on. There is no `__await__`.
+
+    >>> from orlop.carriers.extension import ProviderCompletion
+    >>> class Done:
+    ...     done = True
+    ...
+    ...     def wait(self):
+    ...         return None
+    >>> isinstance(Done(), ProviderCompletion)
+    True
     """
 
     @property
     def done(self) -> bool: ...
 
-    def wait(self) -> Any: ...
+    def wait(self) -> Any:
+        """The result, once the work has ended; what failed is raised."""
 
 
 def _require_provider_completion(value):
@@ -182,6 +206,12 @@ class ProviderResult:
     """The Tensors that one invocation gives, in result order; equal where they are the same Tensors.
 
     Errors: TypeError for an entry that is no Tensor, ValueError where there is none.
+
+    >>> from orlop import friendly
+    >>> from orlop.carriers.extension import ProviderResult
+    >>> one, other = friendly.ones(2), friendly.ones(2)
+    >>> ProviderResult([one]) == ProviderResult([one]), ProviderResult([one]) == ProviderResult([other])
+    (True, False)
     """
 
     outputs: tuple
@@ -204,6 +234,18 @@ class StorageProvider:
     moves to copy value by value where there is no route and the other class allows it too.
 
     Errors: TypeError for a field that is not callable, or a flag that is no bool.
+
+    >>> from orlop.carriers.extension import StorageProvider
+    >>> provider = StorageProvider(
+    ...     supports_dtype=lambda carrier, dtype: dtype is orlop.DType.Float32,
+    ...     physical_size=lambda carrier: len(carrier.box),
+    ...     allocate=lambda carrier, slots: setattr(carrier, "box", [0.0] * slots),
+    ...     release=lambda carrier: setattr(carrier, "box", []),
+    ...     read=lambda carrier, index: carrier.box[index],
+    ...     write=lambda carrier, index, value: carrier.box.__setitem__(index, value),
+    ... )
+    >>> provider.elementwise_fallback
+    False
     """
 
     supports_dtype: Callable[[Carrier, DType], bool]
@@ -227,7 +269,15 @@ class StorageProvider:
 @_equal_by_identity("tensor", "destination")
 @dataclass(frozen=True, eq=False)
 class TransferRequest:
-    """One move, as a provider is asked about it; made by the framework. Both carriers are owned by the move."""
+    """One move, as a provider is asked about it; made by the framework. Both carriers are owned by the move.
+
+    >>> from orlop import CPU, DType, friendly
+    >>> from orlop.carriers.extension import TransferRequest
+    >>> tensor = friendly.ones(2)
+    >>> request = TransferRequest(tensor, CPU(2), CPU, CPU, DType.Float32, tensor.layout, 2)
+    >>> request.physical_span
+    2
+    """
 
     tensor: Tensor
     destination: Carrier
@@ -240,7 +290,15 @@ class TransferRequest:
 
 @dataclass(frozen=True)
 class PreparedTransfer:
-    """Work that is ready: `submit()` is called at most once and returns None, or a completion of None."""
+    """Work that is ready: `submit()` is called at most once and returns None, or a completion of None.
+
+    >>> from orlop.carriers.extension import PreparedTransfer
+    >>> PreparedTransfer(lambda: None).submit()
+    >>> PreparedTransfer(None)
+    Traceback (most recent call last):
+        ...
+    TypeError: [PreparedTransfer] submit must be callable: got NoneType
+    """
 
     submit: Callable[[], "ProviderCompletion | None"]
 
@@ -254,6 +312,15 @@ class TransferProvider:
 
     The submitted work puts the `physical_span` slots from `request.tensor.offset` into the slots of
     `request.destination` from 0.
+
+    >>> from orlop.carriers.extension import PreparedTransfer, TransferProvider, Unsupported
+    >>> def prepare(request):
+    ...     if request.dtype is not orlop.DType.Float32:
+    ...         return Unsupported("only Float32 is moved in bulk")
+    ...     span = slice(request.tensor.offset, request.tensor.offset + request.physical_span)
+    ...     return PreparedTransfer(lambda: request.destination.fill(request.tensor.carrier.box[span]))
+    >>> TransferProvider(prepare).prepare is prepare
+    True
     """
 
     prepare: Callable[[TransferRequest], "PreparedTransfer | Unsupported"]
@@ -264,7 +331,20 @@ class TransferProvider:
 
 @dataclass(frozen=True)
 class TransferRoute:
-    """How Tensors of exactly `source_class` move to exactly `destination_class`; part of the source's definition."""
+    """How Tensors of exactly `source_class` move to exactly `destination_class`; part of the source's definition.
+
+    >>> from orlop import CPU, Carrier
+    >>> from orlop.carriers.extension import TransferProvider, TransferRoute, Unsupported
+    >>> provider = TransferProvider(lambda request: Unsupported("only an example"))
+    >>> class Boxed(Carrier):
+    ...     pass
+    >>> TransferRoute(Boxed, CPU, "boxed.read", provider).route_id
+    'boxed.read'
+    >>> TransferRoute(Boxed, "CPU", "boxed.read", provider)
+    Traceback (most recent call last):
+        ...
+    TypeError: [TransferRoute] destination_class must be a Carrier class: got CPU
+    """
 
     source_class: type
     destination_class: type
@@ -288,6 +368,13 @@ class KernelExecutionInterface:
 
     Subclasses add what kernels need; what is set stays. Errors: TypeError for a version that is no str, ValueError for
     "", AttributeError for an assignment.
+
+    >>> from orlop.carriers.extension import KernelExecutionInterface
+    >>> KernelExecutionInterface("1") == KernelExecutionInterface("1")
+    False
+    >>> one, other = KernelExecutionInterface("1"), KernelExecutionInterface("1")
+    >>> one.compatibility_identity == other.compatibility_identity
+    True
     """
 
     def __init__(self, version):
@@ -321,7 +408,14 @@ def _require_interface(record, field):
 
 @dataclass(frozen=True)
 class PreparedKernel:
-    """A kernel that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it."""
+    """A kernel that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it.
+
+    >>> from orlop import friendly
+    >>> from orlop.carriers.extension import KernelExecutionInterface, PreparedKernel, ProviderResult
+    >>> prepared = PreparedKernel(KernelExecutionInterface("1"), lambda: ProviderResult([friendly.ones(2)]))
+    >>> len(prepared.submit().outputs)
+    1
+    """
 
     interface: KernelExecutionInterface
     submit: Callable[[], "ProviderResult | ProviderCompletion"]
@@ -338,6 +432,19 @@ class KernelPattern:
     `prepare(invocation, interface)` returns a PreparedKernel or Unsupported and changes no operand. Of several patterns
     the higher `preference` is asked first. Errors (X14): TypeError for fields of other types; ValueError for no plan, a
     repeated one or one of another operation, and for an empty kernel_id.
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.extension import KernelPattern, Unsupported
+    >>> from orlop.carriers.operation_capability import OperationCapability
+    >>> from orlop.operation import operation_definition, resolve_operation_plan
+    >>> pattern = KernelPattern(
+    ...     operation_definition("relu"),
+    ...     [OperationCapability.from_plan(resolve_operation_plan("relu", DType.Float32))],
+    ...     "acme.relu",
+    ...     prepare=lambda invocation, interface: Unsupported("only an example"),
+    ... )
+    >>> pattern.preference, len(pattern.plans)
+    (0, 1)
     """
 
     operation: OperationDefinition
@@ -376,6 +483,10 @@ class KernelProvider:
     """The kernels that come with a definition; packs add to them.
 
     Errors: TypeError for fields of other types, ValueError for a repeated kernel_id.
+
+    >>> from orlop.carriers.extension import KernelExecutionInterface, KernelProvider
+    >>> KernelProvider(KernelExecutionInterface("1")).patterns
+    ()
     """
 
     interface: KernelExecutionInterface
@@ -391,6 +502,13 @@ class KernelPack:
     """Kernels for somebody else's carrier class.
 
     Errors: TypeError for fields of other types; ValueError for empty ones, or a repeated kernel_id.
+
+    >>> from orlop import CPU
+    >>> from orlop.carriers.extension import KernelExecutionInterface, KernelPack
+    >>> KernelPack("acme", "1", CPU, KernelExecutionInterface("1"), patterns=[])
+    Traceback (most recent call last):
+        ...
+    ValueError: [KernelPack] patterns must not be empty
     """
 
     namespace: str
@@ -415,7 +533,14 @@ class KernelPack:
 
 @dataclass(frozen=True)
 class PreparedComposite:
-    """Work that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it."""
+    """Work that is ready: `submit()` is called at most once and returns a ProviderResult, or a completion of it.
+
+    >>> from orlop import friendly
+    >>> from orlop.carriers.extension import PreparedComposite, ProviderResult
+    >>> prepared = PreparedComposite(lambda: ProviderResult([friendly.ones(2)]))
+    >>> len(prepared.submit().outputs)
+    1
+    """
 
     submit: Callable[[], "ProviderResult | ProviderCompletion"]
 
@@ -429,6 +554,15 @@ class CompositeProvider:
 
     `capabilities(carrier)` is asked once, at the end of construction. `result_carriers(carrier, invocation)` names the
     exact class of each result's carrier. `prepare(carrier, invocation)` returns a PreparedComposite or Unsupported.
+
+    >>> from orlop.carriers.extension import CompositeProvider, Unsupported
+    >>> provider = CompositeProvider(
+    ...     capabilities=lambda carrier: [],
+    ...     result_carriers=lambda carrier, invocation: (type(carrier),),
+    ...     prepare=lambda carrier, invocation: Unsupported("nothing is computed here"),
+    ... )
+    >>> provider.prepare(None, None).reason
+    'nothing is computed here'
     """
 
     capabilities: Callable[[Carrier], Iterable[OperationCapability]]
@@ -443,7 +577,14 @@ class CompositeProvider:
 
 
 class CarrierFacet:
-    """Open marker base of what a carrier offers beyond the common interface; found by its exact class."""
+    """Open marker base of what a carrier offers beyond the common interface; found by its exact class.
+
+    >>> from orlop.carriers.extension import CarrierFacet
+    >>> class Durable(CarrierFacet):
+    ...     def flush(self, carrier): ...
+    >>> orlop.CPU(1).facet(Durable) is None
+    True
+    """
 
 
 @dataclass(frozen=True)
@@ -452,6 +593,17 @@ class CarrierDefinition:
 
     Errors: TypeError for fields of other types; ValueError for two routes of one pair of classes, or two facets of one
     class.
+
+    >>> from orlop.carriers.extension import CarrierDefinition, CarrierFacet, StorageProvider
+    >>> class Durable(CarrierFacet):
+    ...     pass
+    >>> storage = StorageProvider(*[lambda carrier, *rest: None] * 6)
+    >>> CarrierDefinition(storage, facets=[Durable()]).transfers
+    ()
+    >>> CarrierDefinition(storage, facets=[Durable(), Durable()])
+    Traceback (most recent call last):
+        ...
+    ValueError: [CarrierDefinition] duplicate exact facet types: ['Durable', 'Durable']
     """
 
     storage: StorageProvider

@@ -57,7 +57,18 @@ __all__ = [
 
 @contextmanager
 def registered_move_operation(source_class, destination_class, operation_class):
-    """Registers `operation_class` for the exact pair while the body runs; yields it. The errors of the registry."""
+    """Registers `operation_class` for the exact pair while the body runs; yields it. The errors of the registry.
+
+    >>> from orlop import CPU, Generic
+    >>> from orlop.carriers import move
+    >>> class Counting(move.MoveOperation):
+    ...     def _copy(self, tensor, destination, output, element_count): ...
+    >>> with move.registered_move_operation(Generic, CPU, Counting):
+    ...     move.dispatch_move(Generic, CPU) is Counting
+    True
+    >>> move.dispatch_move(Generic, CPU).__name__
+    'ElementwiseMoveOperation'
+    """
     register_move_operation(source_class, destination_class, operation_class)
     try:
         yield operation_class

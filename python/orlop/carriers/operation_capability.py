@@ -30,6 +30,15 @@ class UnsupportedOperationPlan(NotImplementedError):
     ``plan`` is the refused plan, ``carrier_class`` the exact class, and ``kind`` says why: ``"operation"`` where the
     class advertises nothing of that name, ``"shape"`` where the name is there but not this plan, ``"invocation"``
     where the plan is, but every extension candidate declined.
+
+    >>> from orlop import DType, FileBacked
+    >>> from orlop.carriers.operation_capability import UnsupportedOperationPlan, require_capability
+    >>> from orlop.carriers.operation_policy import resolve_operation_plan
+    >>> try:
+    ...     require_capability(FileBacked, resolve_operation_plan("relu", DType.Float32))
+    ... except UnsupportedOperationPlan as refusal:
+    ...     print(refusal.kind, refusal.plan.operation, refusal.carrier_class.__name__)
+    operation relu FileBacked
     """
 
     def __init__(self, message="", *, plan=None, carrier_class=None, kind=None):

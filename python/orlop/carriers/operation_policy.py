@@ -43,21 +43,38 @@ __all__ = [
 
 
 class OperandRole(Enum):
-    """What an operand is."""
+    """What an operand is.
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.operation_policy import OperandRole, resolve_operation_plan
+    >>> resolve_operation_plan("add", DType.Float32, 1).operands[1].role is OperandRole.WEAK_SCALAR
+    True
+    """
 
     TENSOR = "tensor"
     WEAK_SCALAR = "weak_scalar"
 
 
 class WeakScalarKind(Enum):
-    """What a weak scalar's value can select: an integer that is no bool, or any other real number."""
+    """What a weak scalar's value can select: an integer that is no bool, or any other real number.
+
+    >>> from orlop.carriers.operation_policy import WeakScalarKind
+    >>> [kind.value for kind in WeakScalarKind]
+    ['integer', 'float']
+    """
 
     INTEGER = "integer"
     FLOAT = "float"
 
 
 class Arithmetic(Enum):
-    """How each primitive rounds (P9)."""
+    """How each primitive rounds (P9).
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.operation_policy import Arithmetic, resolve_operation_plan
+    >>> resolve_operation_plan("add", DType.Int32, DType.Int32).compute is Arithmetic.INT32_EXACT_CHECKED
+    True
+    """
 
     BINARY32 = "binary32"
     INT32_EXACT_CHECKED = "int32_exact_checked"
@@ -65,7 +82,13 @@ class Arithmetic(Enum):
 
 
 class Accumulation(Enum):
-    """How terms are combined (P10)."""
+    """How terms are combined (P10).
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.operation_policy import Accumulation, resolve_operation_plan
+    >>> resolve_operation_plan("reduce_sum", DType.Int32).accumulation is Accumulation.EXACT_INTEGER
+    True
+    """
 
     FLOATING = "floating"
     SEQUENTIAL_BINARY32 = "sequential_binary32"
@@ -118,6 +141,11 @@ class OperationOverload:
 
     ``rule(operation, *operands)`` gives the plan. ``tensor_domains`` has one group of dtypes for each tensor role;
     ``same_dtype`` are the tensor roles, counted from 0, that must carry one dtype.
+
+    >>> from orlop.carriers.operation_policy import registered_operations
+    >>> relu, = [spec for spec in registered_operations() if spec.name == "relu"]
+    >>> relu.overloads[0].tensor_domains
+    ((SimpleDType('Float32'), SimpleDType('Int32')),)
     """
 
     roles: tuple[OperandRole, ...]
@@ -158,7 +186,13 @@ class OperationOverload:
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """One operation name: the ways to call it, and which arguments of ``forward`` its plan is about."""
+    """One operation name: the ways to call it, and which arguments of ``forward`` its plan is about.
+
+    >>> from orlop.carriers.operation_policy import registered_operations
+    >>> gather, = [spec for spec in registered_operations() if spec.name == "gather"]
+    >>> gather.public, gather.dtype_operand_positions, [role.value for role in gather.roles]
+    (True, (0, 1), ['tensor', 'tensor'])
+    """
 
     name: str
     overloads: tuple[OperationOverload, ...]
@@ -226,12 +260,28 @@ ACCUMULATOR_CONFIGURABLE_OPERATIONS = frozenset(
 
 
 def registered_operations():
-    """Every registered operation, ascending by name (P4)."""
+    """Every registered operation, ascending by name (P4).
+
+    >>> from orlop.carriers.operation_policy import registered_operations
+    >>> names = [spec.name for spec in registered_operations() if spec.public]
+    >>> names[:3], "gt" in names
+    (['abs', 'add', 'argmax'], False)
+    """
     return _registered
 
 
 def operation_execution_options(operation, *, accumulator_dtype=None):
-    """The validated options of ``operation``; equals constructing OperationExecutionOptions (P11)."""
+    """The validated options of ``operation``; equals constructing OperationExecutionOptions (P11).
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.operation_policy import operation_execution_options
+    >>> operation_execution_options("matmul", accumulator_dtype=DType.Float64).accumulator_dtype
+    SimpleDType('Float64')
+    >>> operation_execution_options("matmul", accumulator_dtype=DType.Int32)
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: [operation options] 'matmul' cannot accumulate in Int32; use Float32 or Float64
+    """
     return OperationExecutionOptions(operation, accumulator_dtype)
 
 
@@ -239,5 +289,10 @@ def resolvable_plans(tensor_dtypes=SUPPORTED_TENSOR_DTYPES, weak_scalars=WEAK_SC
     """Every plan reachable with these dtypes and scalars, in registry order, without repeats (P5).
 
     The default has no Bool plan; ``resolvable_plans((DType.Float32, DType.Int32, DType.Bool))`` gives all.
+
+    >>> from orlop import DType
+    >>> from orlop.carriers.operation_policy import resolvable_plans
+    >>> [plan.operands[0].dtype.name for plan in resolvable_plans([DType.Bool]) if plan.operation == "logical_not"]
+    ['Bool']
     """
     return _native.resolvable_plans(tensor_dtypes, weak_scalars)

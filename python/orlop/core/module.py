@@ -5,6 +5,8 @@ from typing import Any
 
 from orlop.core.parameter import Parameter, checked_name
 
+__all__ = ["Module"]
+
 
 class Module:
     """Module(*, name=None): derive from it and write ``forward``; calling the module calls that.
@@ -25,6 +27,8 @@ class Module:
     3.0
     >>> [name for name, parameter in scale.get_named_parameters()]
     ['factor']
+    >>> len(scale.parameters()), scale.modules() == (scale,)
+    (1, True)
     """
 
     _name: str | None = None

@@ -2,6 +2,8 @@
 
 from orlop._core import Carrier, Layout, Tensor
 
+__all__ = ["Parameter"]
+
 
 def checked_name(name: str | None, what: str) -> str | None:
     """The name of a Parameter or Module. TypeError: neither None nor a str; ValueError: empty, or with a '.'."""

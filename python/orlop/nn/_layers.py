@@ -67,6 +67,10 @@ class MSELoss(Module):
     """The mean of the squared differences of prediction and target, of shape (1): ``backward()`` alone works on it.
 
     ValueError: the two are not flat two-mode, or their layouts differ (M808).
+
+    >>> from orlop import friendly, nn
+    >>> friendly.item(nn.MSELoss()(friendly.tensor([[1], [2]]), friendly.tensor([[1], [4]])))
+    2.0
     """
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:

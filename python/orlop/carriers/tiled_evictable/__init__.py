@@ -64,9 +64,13 @@ class TiledResidencyFacet(CarrierFacet):
 
     >>> from orlop import CPU
     >>> carrier = TiledEvictable(CPU(4), CPU(0), (2,), (2,))
-    >>> carrier.require_facet(TiledResidencyFacet).evict(carrier, TileSet([(1,)]))
+    >>> facet = carrier.require_facet(TiledResidencyFacet)
+    >>> facet.evict(carrier, TileSet([(1,)]))
     >>> carrier.primary_tiles
     TileSet(coordinates=((0,),))
+    >>> facet.promote_async(carrier, TileSet([(1,)])).wait()
+    >>> facet.evict_async(carrier, TileSet([(0,)])).wait()
+    >>> facet.promote(carrier, TileSet([(0,)]))
     """
 
     def promote(self, carrier: TiledEvictable, tiles: TileSet | TileSelection) -> None:
