@@ -223,8 +223,10 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
                   {terms / parts * first, first + 1 == parts ? terms : terms / parts * (first + 1)},
                   partials.data() + first * kept.size);
   });
-  for (Index i = kept.size; i < parts * kept.size; ++i)
-    method.merge(partials[static_cast<std::size_t>(i % kept.size)], partials[static_cast<std::size_t>(i)]);
+  for (Index part = 1; part < parts; ++part) {
+    const Partial* const next = partials.data() + part * kept.size;
+    for (Index i = 0; i < kept.size; ++i) method.merge(partials[static_cast<std::size_t>(i)], next[i]);
+  }
   finish(0, kept.size, partials.data());
 }
 
@@ -368,7 +370,7 @@ class Extremum {
     bool is_zero_met = false;
     for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
       out[i] = {best[i], false};
-      is_zero_met = is_zero_met || best[i] == 0;
+      is_zero_met |= best[i] == 0;
     }
     if constexpr (std::is_same_v<T, float>) {
       if (is_zero_met) set_zeros(first, step, width, part, out);
@@ -377,8 +379,12 @@ class Extremum {
   }
 
   void merge(Partial& best, const Partial& next) const {
-    if (beats<IsMinimum>(next.value, best.value)) best.value = next.value;
-    best.may_have_nan = best.may_have_nan || next.may_have_nan;
+    // Without branches. Of equal values other than zeros it does not matter which is taken.
+    const bool is_preferred = std::signbit(static_cast<float>(next.value)) == IsMinimum;
+    const bool takes =
+        is_better<IsMinimum>(next.value, best.value) | (next.value == best.value && is_preferred);
+    best.value = takes ? next.value : best.value;
+    best.may_have_nan |= next.may_have_nan;
   }
   void store(T& slot, const Partial& best, const T* first) const {
     slot = best.may_have_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
