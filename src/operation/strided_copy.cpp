@@ -107,25 +107,25 @@ void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index
 
 /// The rows `first_row` … of what is dense, four by four slots, and the rest slot by slot.
 template <class Slot>
-void copy_edge(const std::byte* from, std::byte* to, const Plane& plane, bool is_dense, Index first_row,
-               Index last_row, Index first_column) {
+void copy_few(const std::byte* from, std::byte* to, const Plane& plane, bool is_dense, Index first_row,
+              Index last_row) {
   constexpr Index side = 4;
   Index whole_rows = first_row;
-  Index whole_columns = first_column;
+  Index whole_columns = 0;
   if (is_dense) {
     whole_rows += (last_row - first_row) / side * side;
-    whole_columns += (plane.columns - first_column) / side * side;
+    whole_columns += plane.columns / side * side;
   }
-  for (Index column = first_column; column < whole_columns; column += side)
+  for (Index column = 0; column < whole_columns; column += side)
     for (Index row = first_row; row < whole_rows; row += side)
       copy_four(from + row * plane.row_from + column * plane.column_from, plane.row_from,
                 to + row * plane.row_to + column * plane.column_to, plane.column_to);
-  copy_corner<Slot>(from, to, plane, whole_rows, last_row, first_column, whole_columns);
+  copy_corner<Slot>(from, to, plane, whole_rows, last_row, 0, whole_columns);
   copy_corner<Slot>(from, to, plane, first_row, last_row, whole_columns, plane.columns);
 }
 
 /// Some rows at a time, along all columns: near the order of the source, and of the target a few neighbouring
-/// lines at once.
+/// lines at once. The last squares overlap those before them where sides are no multiples of theirs.
 template <class Slot>
 void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
   constexpr Index side = 16;
@@ -133,16 +133,20 @@ void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool st
   constexpr Index bytes = sizeof(Slot);
   const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
   const CacheLines& lines = cache_lines();
-  for (Index row = 0; row < plane.rows; row += group) {
-    const Index end = std::min(row + group, plane.rows);
-    const Index whole_rows = is_dense ? end - (end - row) % side : row;
-    const Index whole_columns = is_dense ? plane.columns - plane.columns % side : 0;
-    for (Index column = 0; column < whole_columns; column += side)
-      for (Index i = row; i < whole_rows; i += side)
-        lines.transpose(from + i * plane.row_from + column * plane.column_from, plane.row_from,
-                        to + i * plane.row_to + column * plane.column_to, plane.column_to, streams);
-    copy_edge<Slot>(from, to, plane, is_dense, row, whole_rows, whole_columns);
-    copy_edge<Slot>(from, to, plane, is_dense, whole_rows, end, 0);
+  for (Index first = 0; first < plane.rows; first += group) {
+    const Index last = std::min(first + group, plane.rows);
+    if (!is_dense || last - first < side || plane.columns < side) {
+      copy_few<Slot>(from, to, plane, is_dense, first, last);
+      continue;
+    }
+    for (Index i = 0; i < plane.columns; i += side) {
+      const Index column = std::min(i, plane.columns - side);
+      for (Index j = first; j < last; j += side) {
+        const Index row = std::min(j, last - side);
+        lines.transpose(from + row * plane.row_from + column * plane.column_from, plane.row_from,
+                        to + row * plane.row_to + column * plane.column_to, plane.column_to, streams);
+      }
+    }
   }
 }
 
