@@ -45,11 +45,6 @@ ORLOP_API std::string_view value_of(WeakScalarKind kind) noexcept;
 ORLOP_API std::string_view value_of(Arithmetic arithmetic) noexcept;
 ORLOP_API std::string_view value_of(Accumulation accumulation) noexcept;
 
-/// Integral and not a bool: Integer; any other real, and a bool: Float (P8).
-[[nodiscard]] inline WeakScalarKind weak_scalar_kind(const Scalar& scalar) {
-  return scalar.is_integer() ? WeakScalarKind::Integer : WeakScalarKind::Float;
-}
-
 // --- P3, P20: records -----------------------------------------------------------------------------------
 // Plans and capabilities have the same fields but are different types. Records are immutable values: copied
 // freely, never assigned.
