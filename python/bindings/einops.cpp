@@ -209,7 +209,8 @@ leaves out are summed; those of one must be kept. ValueError where a shared dime
   native.def("reduce_fields", reduce_fields, "command"_a.none());
   native.def("einsum_fields", einsum_fields, "command"_a.none());
   native.def(
-      "rearrange", &bound_rearrange, "tensor"_a.none(), "description"_a.none(),
+      "rearrange", &bound_rearrange, nb::sig("def rearrange(tensor: Tensor, description: str) -> Tensor"),
+      "tensor"_a.none(), "description"_a.none(),
       R"(The view that the description spells: `rearrange(t, "b (h w) -> h w b")` (M707). TypeError for no Tensor or no str,
 ValueError where the description is malformed or does not fit the modes.
 
@@ -220,8 +221,10 @@ ValueError where the description is malformed or does not fit the modes.
 Traceback (most recent call last):
     ...
 ValueError: [Layout] layout and tree profile do not match: 1 named for the modes of Shape<(2, 3)>; ...)");
-  native.def("reduce", &bound_sum<reduce_name>, "tensor"_a.none(), "description"_a.none(), nb::kw_only(),
-             "accumulator_dtype"_a = nb::none(),
+  native.def("reduce", &bound_sum<reduce_name>,
+             nb::sig("def reduce(tensor: Tensor, description: str, *, accumulator_dtype: DType | None = "
+                     "None) -> Tensor"),
+             "tensor"_a.none(), "description"_a.none(), nb::kw_only(), "accumulator_dtype"_a = nb::none(),
              R"(The sum over the dimensions that the description leaves out, as reduce_sum gives it, with its
 accumulator_dtype and its errors (M707).
 

@@ -169,5 +169,9 @@ def save_safetensors(
     except (TypeError, ValueError) as error:
         given = type(tensors).__name__
         raise TypeError(f"[save_safetensors] tensors must be a mapping of names to Tensors: got {given}") from error
-    metadata = {} if metadata is None else dict(metadata)
+    try:
+        metadata = {} if metadata is None else dict(metadata)
+    except (TypeError, ValueError) as error:
+        given = type(metadata).__name__
+        raise TypeError(f"[save_safetensors] metadata must be a mapping of texts to texts: got {given}") from error
     _array_files.save_safetensors(path, named, metadata, _callback(progress, path))

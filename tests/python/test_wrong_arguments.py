@@ -232,6 +232,10 @@ WRONG_KINDS = {
     "a path of a trace": (lambda: orlop.Profiler().export_chrome_trace(None), "[Profiler.export_chrome_trace] path"),
     "a path of a picture": (lambda: view.layout(matrix().layout).save(3), "[LayoutPicture.save] path must be a str"),
     "names": (lambda: orlop.io.load_safetensors("no file", 3), "[load_safetensors] names must be iterable: got int"),
+    "texts": (
+        lambda: orlop.io.save_safetensors("no file", {}, metadata=3),
+        "[save_safetensors] metadata must be a mapping of texts to texts: got int",
+    ),
     "a picture": (lambda: view.LayoutPicture(None), "must be a Layout or another IndexMap: got NoneType"),
     "groups": (lambda: view.Residency(None), "[Residency] groups must map names to carriers: got NoneType"),
     "dtypes": (lambda: accepts_storage_dtype(DType.Bool, None), "[accepts_storage_dtype] accepted must be iterable"),
@@ -255,6 +259,8 @@ def test_a_call_that_does_not_fit_shows_how_the_function_is_called():
         (lambda: orlop.grad(matrix(), []), "grad(output: Tensor, inputs: Iterable[Tensor], cotangents: Tensor, *"),
         (lambda: orlop.from_dlpack(), "from_dlpack(x: object, /, *"),
         (lambda: orlop.from_buffer(), "from_buffer(exporter: object, /, *"),
+        (lambda: einops.rearrange(matrix()), "rearrange(tensor: Tensor, description: str) -> Tensor"),
+        (lambda: einops.reduce(matrix()), "reduce(tensor: Tensor, description: str, *, accumulator_dtype: DType | None"),
         (lambda: orlop.set_grad_enabled(), "set_grad_enabled(enabled: bool) -> None"),
         (lambda: orlop.set_thread_count(), "set_thread_count(count: int) -> None"),
     ]:

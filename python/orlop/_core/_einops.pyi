@@ -1,9 +1,7 @@
+from orlop.carriers.dtype import DType
 from orlop._core import Layout
 from orlop._core import Shape
 from orlop._core import Tensor
-import orlop._core
-
-
 def lex(command: str) -> list: ...
 
 def layout_reference_fields(tokens: list) -> tuple: ...
@@ -14,7 +12,7 @@ def reduce_fields(command: str) -> tuple: ...
 
 def einsum_fields(command: str) -> tuple: ...
 
-def rearrange(tensor: Tensor, description: str) -> orlop._core.Tensor:
+def rearrange(tensor: Tensor, description: str) -> Tensor:
     """
     The view that the description spells: `rearrange(t, "b (h w) -> h w b")` (M707). TypeError for no Tensor or no str,
     ValueError where the description is malformed or does not fit the modes.
@@ -28,7 +26,7 @@ def rearrange(tensor: Tensor, description: str) -> orlop._core.Tensor:
     ValueError: [Layout] layout and tree profile do not match: 1 named for the modes of Shape<(2, 3)>; ...
     """
 
-def reduce(tensor: Tensor, description: str, *, accumulator_dtype: object | None = None) -> orlop._core.Tensor:
+def reduce(tensor: Tensor, description: str, *, accumulator_dtype: DType | None = None) -> Tensor:
     """
     The sum over the dimensions that the description leaves out, as reduce_sum gives it, with its
     accumulator_dtype and its errors (M707).

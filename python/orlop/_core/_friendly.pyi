@@ -69,7 +69,9 @@ def arange(count: int, *, dtype: DType | None = None) -> Tensor:
 def tensor(values: object, *, layout: Layout | None = None, dtype: DType | None = None) -> Tensor:
     """
     A CPU Tensor of nested lists or a native buffer, values[i][j] at [i, j]; or, with a layout, of an iterable by
-    ordinal.
+    ordinal, one value for each. dtype is Float32, the default, Int32 or Bool (M602).
+    ValueError for values that are no rectangle, for another number of them or another dtype; TypeError for a value that is
+    no number, or that an Int32 slot would round; OverflowError for one that leaves Int32.
 
     >>> from orlop import friendly
     >>> friendly.tensor([[1, 2, 3], [4, 5, 6]])[1, 0]
