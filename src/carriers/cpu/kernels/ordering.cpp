@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/axis_loops.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
@@ -55,24 +56,21 @@ Item item_of(Key key, Index position) { return Item{key} << 32 | static_cast<Ite
 std::int32_t position_of(Item item) { return static_cast<std::int32_t>(static_cast<Key>(item)); }
 
 /// Room for the sorts of one call: the keys, and twice the words that move.
-class Scratch {
+class Room {
  public:
-  explicit Scratch(Index elements)
-      : size_(static_cast<std::size_t>(elements)),
-        keys_(std::make_unique_for_overwrite<Key[]>(size_)),
-        items_(std::make_unique_for_overwrite<Item[]>(2 * size_)) {}
+  explicit Room(Index elements) : size_(elements), keys_(elements), items_(2 * elements) {}
 
-  [[nodiscard]] Key* keys() { return keys_.get(); }
+  [[nodiscard]] Key* keys() const { return keys_.data(); }
   /// Both halves, as items or as keys.
   template <class Word>
-  [[nodiscard]] std::array<Word*, 2> rooms() {
-    return {reinterpret_cast<Word*>(items_.get()), reinterpret_cast<Word*>(items_.get() + size_)};
+  [[nodiscard]] std::array<Word*, 2> words() const {
+    return {reinterpret_cast<Word*>(items_.data()), reinterpret_cast<Word*>(items_.data() + size_)};
   }
 
  private:
-  std::size_t size_;
-  std::unique_ptr<Key[]> keys_;
-  std::unique_ptr<Item[]> items_;
+  Index size_;
+  Scratch<Key> keys_;
+  Scratch<Item> items_;
 };
 
 Key key_in(Item item) { return static_cast<Key>(item >> 32); }
@@ -197,13 +195,13 @@ Digits find_digits(const KeyRange& range) {
 /// word)` gets each word, which is `word_of(key, position)` of an element. Elements are read once: another
 /// thread may write them meanwhile.
 template <class Word, class KeyAt, class WordOf, class Write>
-void radix_sort(Index size, Scratch& scratch, KeyAt key_at, WordOf word_of, Write write) {
+void radix_sort(Index size, const Room& room, KeyAt key_at, WordOf word_of, Write write) {
   const Ranges ranges(size);
-  Key* const keys = scratch.keys();
+  Key* const keys = room.keys();
   const Digits digits = find_digits(make_keys(ranges, key_at, keys));
   const std::size_t count = digits.shifts.size();
 
-  const std::array<Word*, 2> rooms = scratch.rooms<Word>();
+  const std::array<Word*, 2> rooms = room.words<Word>();
   const auto made = [=, base = digits.base](Index i) { return word_of(keys[i] - base, i); };
   const auto write_whole = [=, base = word_of(digits.base, 0)](Key place, Word word) {
     write(place, base + word);
@@ -227,10 +225,10 @@ constexpr Index few = 48;  // elements that an insertion sort orders faster
 
 /// The items of `size` elements in order: `write(place, item)` gets each.
 template <bool IsDescending, class T, class Write>
-void sort_items(const T* elements, Index size, Scratch& scratch, Write write) {
+void sort_items(const T* elements, Index size, const Room& room, Write write) {
   if (size > few) {
     radix_sort<Item>(
-        size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); },
+        size, room, [=](Index i) { return key_of<IsDescending>(elements[i]); },
         [](Key key, Index position) { return item_of(key, position); }, write);
     return;
   }
@@ -275,12 +273,12 @@ void restore_bits(const float* elements, Index size, float* sorted) {
 /// Orders elements without their positions: only keys move, and equal keys mean equal bits but for zeros and
 /// NaNs.
 template <bool IsDescending, class T>
-void sort_values(const T* elements, Index size, Scratch& scratch, T* sorted) {
+void sort_values(const T* elements, Index size, const Room& room, T* sorted) {
   if (size <= few)
     return sort_items<IsDescending>(
-        elements, size, scratch, [=](Key place, Item item) { sorted[place] = elements[position_of(item)]; });
+        elements, size, room, [=](Key place, Item item) { sorted[place] = elements[position_of(item)]; });
   radix_sort<Key>(
-      size, scratch, [=](Index i) { return key_of<IsDescending>(elements[i]); },
+      size, room, [=](Index i) { return key_of<IsDescending>(elements[i]); },
       [](Key key, Index) { return key; },
       [=](Key place, Key key) { sorted[place] = element_of<IsDescending, T>(key); });
   if constexpr (std::is_same_v<T, float>) restore_bits<IsDescending>(elements, size, sorted);
@@ -339,7 +337,7 @@ class Order {
       : size_(size),
         count_(count),
         is_selecting_(count < size / 32),
-        scratch_(is_selecting_ || size <= few ? 0 : size),
+        room_(is_selecting_ || size <= few ? 0 : size),
         selected_(
             std::make_unique_for_overwrite<Item[]>(static_cast<std::size_t>(is_selecting_ ? 2 * count : 0))) {
   }
@@ -355,9 +353,9 @@ class Order {
       select_items<IsDescending>(elements, size_, count_, selected_.get());
       for (Index i = 0; i < count_; ++i) write(i, selected_[static_cast<std::size_t>(i)]);
     } else if (What == Written::values && count_ == size_) {
-      if constexpr (What == Written::values) sort_values<IsDescending>(elements, size_, scratch_, result);
+      if constexpr (What == Written::values) sort_values<IsDescending>(elements, size_, room_, result);
     } else {
-      sort_items<IsDescending>(elements, size_, scratch_, [write, count = count_](Key place, Item item) {
+      sort_items<IsDescending>(elements, size_, room_, [write, count = count_](Key place, Item item) {
         if (place < count) write(place, item);
       });
     }
@@ -367,7 +365,7 @@ class Order {
   Index size_;
   Index count_;
   bool is_selecting_;
-  Scratch scratch_;
+  Room room_;
   std::unique_ptr<Item[]> selected_;
 };
 
