@@ -17,4 +17,12 @@ Processor native_processor() {
   return Processor::baseline;
 }
 
+bool reads_ahead_across_pages() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace orlop::inline v0

@@ -9,6 +9,7 @@
 #include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/cache_lines.hpp"
 #include "operation/elementwise_functions.hpp"
+#include "operation/processor.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
@@ -166,8 +167,7 @@ bool passes_caches(const KernelCall& call) {
 /// Computes elements from ordinal `first` on. The result's layout is canonical: its slots follow the
 /// ordinals. At most a block of them passes by the caches if `streams`: what these lines held before would be
 /// fetched from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked
-/// for from `next` on, where that isn't null: the processor does not look beyond a page, and reads as it
-/// writes.
+/// for from `next` on, where that isn't null, unless the processor does so itself: it reads as it writes.
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
              bool stand_still, bool streams, const Elements& next) {
   const Index bytes = call.plan.output.slot_bytes();
@@ -175,11 +175,12 @@ void compute(const KernelCall& call, BlockFunction block, Index first, Index cou
   alignas(cache_line) std::array<std::byte, sizeof(float) * block_size> buffer;
   run(call, block, first, 1, count, streams ? buffer.data() : slots, elements, stand_still);
   if (!streams) return;
+  static const bool asks = !reads_ahead_across_pages();
   constexpr Index part = 256;
   for (Index i = 0; i < count; i += part) {
     const Index slot_count = std::min(part, count - i);
     for (std::size_t operand = 0; operand < call.operands.size(); ++operand)
-      if (const Index size = slot_bytes(call.operands[operand].computed); next[operand] != nullptr)
+      if (const Index size = slot_bytes(call.operands[operand].computed); asks && next[operand] != nullptr)
         for (Index line = 0; line < slot_count * size; line += cache_line)
           __builtin_prefetch(next[operand] + i * size + line, 0, 2);
     cache_lines().stream(buffer.data() + i * bytes, slots + i * bytes, slot_count * bytes);
