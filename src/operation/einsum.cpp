@@ -86,6 +86,19 @@ void check_shared_sizes(const EinsumSpec& spec, const Side& lhs, const Side& rhs
   }
 }
 
+/// A product of batches goes leaf by leaf: leaves of the same number in all, but (1, 4) on one side and (4, 1)
+/// on the other, would be widened instead of paired.
+void check_shared_shapes(const EinsumSpec& spec, const Side& lhs, const Side& rhs) {
+  for (const std::string& symbol : spec.common_symbols) {
+    const Shape left = lhs.source(symbol).shape();
+    const Shape right = rhs.source(symbol).shape();
+    if (left != right)
+      raise<ValueError>("einsum", "Einsum shared dimension '", symbol, "' has mismatched shape: ",
+                        left.to_string(), " on the left and ", right.to_string(),
+                        " on the right; beside a batch both operands must nest it alike");
+  }
+}
+
 /// One item per symbol of the union: the operand's source, or where it has none leaves of extent 1, nested as
 /// the other's source is.
 Tree union_output(const EinsumSpec& spec, const Side& side, const Side& other) {
@@ -219,6 +232,7 @@ Tensor einsum(const Tensor& lhs, const Tensor& rhs, std::string_view description
   const Side right(rhs.layout(), spec.rhs_selection, spec.rhs_symbol_ids, common);
   check_shared_sizes(spec, left, right);
   if (spec.batch_symbols.empty()) return contract(spec, lhs, left, rhs, right);
+  check_shared_shapes(spec, left, right);
   if (multiplies_batches(spec, lhs, left, rhs, right)) return contract_batches(spec, lhs, left, rhs, right);
   return multiply_and_sum(spec, lhs, left, rhs, right);
 }

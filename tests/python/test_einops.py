@@ -244,6 +244,15 @@ def test_einsum_refuses_mismatched_operands():
         orlop.einsum(counting(2, 3), nested((2, 3), (1, 2), 6, Generic), "p q, r q -> p r")
 
 
+@pytest.mark.parametrize("grad_mode", [contextlib.nullcontext, no_grad])
+@pytest.mark.parametrize("nesting", [(4, 1), (2, 2), 4])
+def test_einsum_of_a_batch_refuses_a_symbol_of_two_shapes(nesting, grad_mode):
+    lhs, rhs = nested((3, (1, 4), 5), (1, (3, 3), 12), 60), nested((2, 5, nesting), (1, 2, (10, 10 * nesting[0]) if isinstance(nesting, tuple) else 10), 40)
+    for description in ("i k b, j b k -> b i j", "i k b, j b k -> i k b j"):
+        with grad_mode(), pytest.raises(ValueError, match="Einsum shared dimension 'k' has mismatched shape"):
+            orlop.einsum(lhs, rhs, description)
+
+
 def test_einsum_lets_a_symbol_stand_for_a_nested_mode():
     lhs, rhs = nested(((2, 2), 3), ((1, 2), 4), 12), counting(5, 3)
     flat = tensor(array(lhs).reshape(4, 3, order="F"))
