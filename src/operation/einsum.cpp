@@ -86,15 +86,15 @@ void check_shared_sizes(const EinsumSpec& spec, const Side& lhs, const Side& rhs
   }
 }
 
-/// A product of batches goes leaf by leaf: leaves of the same number in all, but (1, 4) on one side and (4, 1)
-/// on the other, would be widened instead of paired.
+/// A product of batches goes leaf by leaf: leaves of the same number in all, but (1, 4) on one side and (4,
+/// 1) on the other, would be widened instead of paired.
 void check_shared_shapes(const EinsumSpec& spec, const Side& lhs, const Side& rhs) {
   for (const std::string& symbol : spec.common_symbols) {
     const Shape left = lhs.source(symbol).shape();
     const Shape right = rhs.source(symbol).shape();
     if (left != right)
-      raise<ValueError>("einsum", "Einsum shared dimension '", symbol, "' has mismatched shape: ",
-                        left.to_string(), " on the left and ", right.to_string(),
+      raise<ValueError>("einsum", "Einsum shared dimension '", symbol,
+                        "' has mismatched shape: ", left.to_string(), " on the left and ", right.to_string(),
                         " on the right; beside a batch both operands must nest it alike");
   }
 }
