@@ -51,7 +51,7 @@ ValueError: [backward] only a Tensor of shape (1,) can start without a gradient:
                 {.retain_graph = to_bool(retain_graph, "backwards_traversal", "retain_graph")});
           },
           "gradient"_a.none(), "operation"_a.none(), "retain_graph"_a = false,
-          R"(backward, started at a node; nothing where it is None.
+          R"(backward, started at a node; nothing where it is None. Errors as there, and AttributeError for what is no node (P89).
 
 >>> from orlop import Tensor, friendly
 >>> x = friendly.tensor([1, 2])
@@ -88,7 +88,9 @@ ValueError: [backward] only a Tensor of shape (1,) can start without a gradient:
           [](TensorObject& self, nb::handle retain) {
             retain_grad(handle_of(self), to_bool(retain, "retain_grad", "retain"));
           },
-          "retain"_a = true, R"(Whether a Tensor that is no leaf keeps its gradient too.
+          "retain"_a = true,
+          R"(Whether a Tensor that is no leaf keeps its gradient too. TypeError for no bool, RuntimeError for a dtype without
+gradients.
 
 >>> from orlop import friendly
 >>> y = friendly.ones(2) * 3.0

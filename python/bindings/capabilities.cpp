@@ -156,6 +156,7 @@ TypeError: [register_operation_capabilities] Rectifying has already declared its
       },
       "carrier_class"_a.none(), "operation"_a = nb::none(),
       R"(What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
+TypeError for what is no class or no str.
 
 >>> from orlop import CPU, FileBacked
 >>> from orlop.carriers.operation_capability import capabilities_for_carrier_class
@@ -181,7 +182,7 @@ TypeError: [register_operation_capabilities] Rectifying has already declared its
       [](const AskedClass& asked, const OperationPlan& plan) {
         return supports_operation_plan(asked.carrier_class, plan);
       },
-      R"(Whether the exact class advertises the plan (P25).
+      R"(Whether the exact class advertises the plan (P25). TypeError for what is no class or no OperationPlan.
 
 >>> from orlop import CPU, DType, FileBacked
 >>> from orlop.carriers.operation_capability import supports_operation_plan

@@ -253,8 +253,11 @@ TypeError, ValueError for the arguments, MemoryError where there is no room.
 >>> carrier = orlop.CPU(0).allocate_like(3, dtype=orlop.DType.Int32)
 >>> carrier.size(), carrier[0]
 (3, 0))")
-      .def("scatter", &base_scatter, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(),
-           "mapping_offset"_a = 0, R"(Writes the logical values of a Tensor through a mapping.
+      .def(
+          "scatter", &base_scatter, "to_scatter"_a.none(), "scatter_onto"_a.none(), "mapping"_a.none(),
+          "mapping_offset"_a = 0,
+          R"(Writes the logical values of a Tensor: that of ordinal i to the slot scatter_onto.offset + mapping_offset +
+mapping(i). Errors: TypeError for other types, ValueError for operands elsewhere or what does not fit.
 
 >>> from orlop import Layout, Shape, Stride, friendly
 >>> onto = friendly.zeros(4)
@@ -321,8 +324,10 @@ void bind_interface(CarrierBinding& carrier) {
       .def("_increment_version", &Carrier::increment_version, "For authors: one more successful mutation.")
       .def("supports_storage_dtype", &supports_storage_dtype, "dtype"_a.none(),
            "Whether the kind can store the dtype; allocates nothing. TypeError for what is no DType.")
-      .def("dispatch_op", &dispatch_op, "operation_name"_a.none(),
-           R"(A fresh operation bound to the name and this exact class.
+      .def(
+          "dispatch_op", &dispatch_op, "operation_name"_a.none(),
+          R"(A fresh operation bound to the name and this exact class. TypeError for what is no str, NotImplementedError for a
+name that the class does not dispatch.
 
 >>> from orlop import CPU, friendly
 >>> tensor = friendly.tensor([3, -2])

@@ -26,6 +26,8 @@ void bind_cpu(nb::module_& module) {
                                R"(CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)
 
 Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.
+Errors: TypeError for arguments of other types; ValueError for a negative size, an address that is not positive, or a
+dtype other than Float32, Int32 and Bool; MemoryError.
 
 >>> carrier = orlop.CPU(3, dtype=orlop.DType.Int32)
 >>> carrier[1] = 7

@@ -29,6 +29,8 @@ void bind_evictable(nb::module_& module) {
 
 A two-tier hierarchy: the values live in `primary`, or, evicted, in `secondary`. It owns both tiers, two live
 unowned carriers of one dtype; the secondary must be mutable, the primary hold at least one slot (S301).
+Errors: TypeError for tiers of other kinds or of two dtypes; ValueError for one object twice or an empty primary;
+RuntimeError for tiers that are released, owned or immutable.
 
 >>> from orlop import CPU, DType, Evictable, FileBacked
 >>> carrier = Evictable(CPU(3), FileBacked(dtype=DType.Float32))

@@ -25,6 +25,8 @@ void bind_generic(nb::module_& module) {
                                        R"(Generic(values, *, mutable=True, dtype)
 
 The reference store: normalized copies of `values`.
+Errors: TypeError for values that are no real numbers, OverflowError for one that leaves Int32, ValueError for a dtype
+other than Float32, Int32 and Bool.
 
 >>> carrier = orlop.Generic([1, 2.7], dtype=orlop.DType.Float32)
 >>> carrier[0], carrier.size()

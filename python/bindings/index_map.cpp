@@ -130,8 +130,10 @@ std::vector<Index> to_values(nb::handle values) {
 }
 
 void bind_permutation(nb::module_& module) {
-  nb::class_<Permutation, IndexMap>(module, "Permutation", nb::is_final(),
-                                    R"(The value at ordinal i is values[i] (M319).
+  nb::class_<Permutation, IndexMap>(
+      module, "Permutation", nb::is_final(),
+      R"(The value at ordinal i is values[i] (M319). TypeError for what is no sequence of integers, ValueError where they
+are not distinct, non-negative and below codomain_size.
 
 >>> from orlop import Permutation
 >>> [Permutation([2, 0, 1], 3)(i) for i in range(3)]
@@ -159,7 +161,8 @@ ValueError: [Permutation] values must be pairwise distinct: 2 twice)")
 void bind_product(nb::module_& module) {
   nb::class_<Product, IndexMap>(
       module, "Product", nb::is_final(), nb::type_slots(collector_slots),
-      R"(One domain mode per child; the value is the ordinal of the children's values (M319).
+      R"(One domain mode per child; the value is the ordinal of the children's values (M319). TypeError for a
+child that is no IndexMap, ValueError for less than two.
 
 >>> from orlop import Permutation, Product
 >>> product = Product(Permutation([2, 0], 5), Permutation([1, 3], 7))
@@ -181,8 +184,10 @@ void bind_product(nb::module_& module) {
 }
 
 void bind_swizzle(nb::module_& module) {
-  nb::class_<SwizzleStage> stage(module, "SwizzleStage", nb::is_final(),
-                                 R"(One xor of a bit field with another, `shift` bits away (M319).
+  nb::class_<SwizzleStage> stage(
+      module, "SwizzleStage", nb::is_final(),
+      R"(One xor of a bit field with another, `shift` bits away (M319). TypeError for other types;
+ValueError where bits is not positive, base negative, shift 0, or the fields overlap.
 
 >>> from orlop import SwizzleStage
 >>> SwizzleStage(2, 0, 2).shift
@@ -224,8 +229,10 @@ ValueError: [SwizzleStage] the fields must not overlap: bits 2, shift 1; abs(shi
                               nb::make_tuple(self.bits(), self.base(), self.shift()));
       });
   refuse_changes(stage);
-  nb::class_<Swizzle, IndexMap>(module, "Swizzle", nb::is_final(),
-                                R"(The stages, one after the other, on the ordinals of a shape (M319).
+  nb::class_<Swizzle, IndexMap>(
+      module, "Swizzle", nb::is_final(),
+      R"(The stages, one after the other, on the ordinals of a shape (M319). TypeError for other types, ValueError for a
+size that is no power of two or a stage that needs more bits.
 
 >>> from orlop import Shape, Swizzle, SwizzleStage
 >>> Swizzle(Shape(16), SwizzleStage(2, 0, 2))(0b0111) == 0b0110

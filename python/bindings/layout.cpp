@@ -292,7 +292,8 @@ void bind_modes(LayoutClass& layout) {
           [](nb::handle s, nb::handle d) {
             return Layout::leaf(to_count(s, "Layout.leaf", "s"), to_count(d, "Layout.leaf", "d"));
           },
-          "s"_a.none(), "d"_a.none(), R"(The layout of one leaf, s:d.
+          "s"_a.none(), "d"_a.none(),
+          R"(The layout of one leaf, s:d. TypeError for no integers, ValueError for s below 1 or d below 0.
 
 >>> from orlop import Layout
 >>> Layout.leaf(4, 3)
@@ -302,7 +303,8 @@ Layout( Shape<(4,)>, Stride<(3,)>))")
 >>> from orlop import Layout
 >>> Layout.empty().size, len(Layout.empty())
 (1, 0))")
-      .def_static("concat", &Layout::concat, "a"_a, "b"_a, R"(The modes of a, then those of b; also a + b.
+      .def_static("concat", &Layout::concat, "a"_a, "b"_a,
+                  R"(The modes of a, then those of b; also a + b. OverflowError where the size leaves 64 bits.
 
 >>> from orlop import Layout
 >>> Layout.concat(Layout.leaf(4, 1), Layout.leaf(2, 4))

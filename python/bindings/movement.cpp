@@ -338,7 +338,8 @@ KeyError: '[unregister_move_operation] no move operation is registered for (Gene
             dispatch_move(source, to_carrier_class(destination_class, what, "destination_class")));
       },
       "source_class"_a.none(), "destination_class"_a.none(),
-      R"(The class that moves the exact pair: its entry, or the elementwise one.
+      R"(The class that moves the exact pair: its entry, or the elementwise one. TypeError for what is no
+Carrier class.
 
 >>> from orlop import CPU, FileBacked, Generic
 >>> from orlop.carriers.move import dispatch_move

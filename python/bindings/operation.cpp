@@ -266,7 +266,9 @@ RuntimeError: [Operation] saved input 0 was modified in-place since the forward 
           raise<TypeError>("table_operation", "name must be a str: got ", python_type_name(name));
         return table_operation(to_text(name));
       },
-      "name"_a.none(), R"(A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
+      "name"_a.none(),
+      R"(A fresh undispatched built-in operation, for a carrier's `_dispatch_op`. NotImplementedError for another
+name.
 
 >>> from orlop import friendly
 >>> from orlop.operation import table_operation

@@ -354,7 +354,7 @@ class Layout(IndexMap):
     @staticmethod
     def leaf(s: int, d: int) -> Layout:
         """
-        The layout of one leaf, s:d.
+        The layout of one leaf, s:d. TypeError for no integers, ValueError for s below 1 or d below 0.
 
         >>> from orlop import Layout
         >>> Layout.leaf(4, 3)
@@ -374,7 +374,7 @@ class Layout(IndexMap):
     @staticmethod
     def concat(a: Layout, b: Layout) -> Layout:
         """
-        The modes of a, then those of b; also a + b.
+        The modes of a, then those of b; also a + b. OverflowError where the size leaves 64 bits.
 
         >>> from orlop import Layout
         >>> Layout.concat(Layout.leaf(4, 1), Layout.leaf(2, 4))
@@ -565,7 +565,8 @@ class Layout(IndexMap):
 @final
 class Permutation(IndexMap):
     """
-    The value at ordinal i is values[i] (M319).
+    The value at ordinal i is values[i] (M319). TypeError for what is no sequence of integers, ValueError where they
+    are not distinct, non-negative and below codomain_size.
 
     >>> from orlop import Permutation
     >>> [Permutation([2, 0, 1], 3)(i) for i in range(3)]
@@ -586,7 +587,8 @@ class Permutation(IndexMap):
 @final
 class Product(IndexMap):
     """
-    One domain mode per child; the value is the ordinal of the children's values (M319).
+    One domain mode per child; the value is the ordinal of the children's values (M319). TypeError for a
+    child that is no IndexMap, ValueError for less than two.
 
     >>> from orlop import Permutation, Product
     >>> product = Product(Permutation([2, 0], 5), Permutation([1, 3], 7))
@@ -607,7 +609,8 @@ class Product(IndexMap):
 @final
 class SwizzleStage:
     """
-    One xor of a bit field with another, `shift` bits away (M319).
+    One xor of a bit field with another, `shift` bits away (M319). TypeError for other types;
+    ValueError where bits is not positive, base negative, shift 0, or the fields overlap.
 
     >>> from orlop import SwizzleStage
     >>> SwizzleStage(2, 0, 2).shift
@@ -644,7 +647,8 @@ class SwizzleStage:
 @final
 class Swizzle(IndexMap):
     """
-    The stages, one after the other, on the ordinals of a shape (M319).
+    The stages, one after the other, on the ordinals of a shape (M319). TypeError for other types, ValueError for a
+    size that is no power of two or a stage that needs more bits.
 
     >>> from orlop import Shape, Swizzle, SwizzleStage
     >>> Swizzle(Shape(16), SwizzleStage(2, 0, 2))(0b0111) == 0b0110
@@ -741,7 +745,8 @@ class Carrier:
 
     def scatter(self, to_scatter: Tensor, scatter_onto: Tensor, mapping: Layout, mapping_offset: int = 0) -> None:
         """
-        Writes the logical values of a Tensor through a mapping.
+        Writes the logical values of a Tensor: that of ordinal i to the slot scatter_onto.offset + mapping_offset +
+        mapping(i). Errors: TypeError for other types, ValueError for operands elsewhere or what does not fit.
 
         >>> from orlop import Layout, Shape, Stride, friendly
         >>> onto = friendly.zeros(4)
@@ -798,7 +803,8 @@ class Carrier:
 
     def dispatch_op(self, operation_name: str) -> Operation:
         """
-        A fresh operation bound to the name and this exact class.
+        A fresh operation bound to the name and this exact class. TypeError for what is no str, NotImplementedError for a
+        name that the class does not dispatch.
 
         >>> from orlop import CPU, friendly
         >>> tensor = friendly.tensor([3, -2])
@@ -967,7 +973,8 @@ def execute_lowered_operation(operation: Operation, *inputs, **kwargs) -> Tensor
 
 def table_operation(name: object) -> Operation:
     """
-    A fresh undispatched built-in operation, for a carrier's `_dispatch_op`.
+    A fresh undispatched built-in operation, for a carrier's `_dispatch_op`. NotImplementedError for another
+    name.
 
     >>> from orlop import friendly
     >>> from orlop.operation import table_operation
@@ -1164,7 +1171,7 @@ class Tensor:
     @staticmethod
     def backwards_traversal(gradient: Tensor, operation: object, retain_graph: bool = False) -> None:
         """
-        backward, started at a node; nothing where it is None.
+        backward, started at a node; nothing where it is None. Errors as there, and AttributeError for what is no node (P89).
 
         >>> from orlop import Tensor, friendly
         >>> x = friendly.tensor([1, 2])
@@ -1190,7 +1197,8 @@ class Tensor:
 
     def retain_grad(self, retain: bool = True) -> None:
         """
-        Whether a Tensor that is no leaf keeps its gradient too.
+        Whether a Tensor that is no leaf keeps its gradient too. TypeError for no bool, RuntimeError for a dtype without
+        gradients.
 
         >>> from orlop import friendly
         >>> y = friendly.ones(2) * 3.0
@@ -2087,6 +2095,8 @@ class CPU(Carrier):
     CPU(size, pointer=None, *, mutable=True, dtype=DType.Float32, empty=False)
 
     Typed host storage of `size` slots, owned, or wrapped at the address `pointer`.
+    Errors: TypeError for arguments of other types; ValueError for a negative size, an address that is not positive, or a
+    dtype other than Float32, Int32 and Bool; MemoryError.
 
     >>> carrier = orlop.CPU(3, dtype=orlop.DType.Int32)
     >>> carrier[1] = 7
@@ -2113,6 +2123,8 @@ class Generic(Carrier):
     Generic(values, *, mutable=True, dtype)
 
     The reference store: normalized copies of `values`.
+    Errors: TypeError for values that are no real numbers, OverflowError for one that leaves Int32, ValueError for a dtype
+    other than Float32, Int32 and Bool.
 
     >>> carrier = orlop.Generic([1, 2.7], dtype=orlop.DType.Float32)
     >>> carrier[0], carrier.size()
@@ -2543,7 +2555,8 @@ def unregister_move_operation(source_class: type[Carrier], destination_class: ty
 
 def dispatch_move(source_class: type[Carrier], destination_class: type[Carrier]) -> object:
     """
-    The class that moves the exact pair: its entry, or the elementwise one.
+    The class that moves the exact pair: its entry, or the elementwise one. TypeError for what is no
+    Carrier class.
 
     >>> from orlop import CPU, FileBacked, Generic
     >>> from orlop.carriers.move import dispatch_move
@@ -2599,6 +2612,8 @@ class Evictable(DependentCarrier):
 
     A two-tier hierarchy: the values live in `primary`, or, evicted, in `secondary`. It owns both tiers, two live
     unowned carriers of one dtype; the secondary must be mutable, the primary hold at least one slot (S301).
+    Errors: TypeError for tiers of other kinds or of two dtypes; ValueError for one object twice or an empty primary;
+    RuntimeError for tiers that are released, owned or immutable.
 
     >>> from orlop import CPU, DType, Evictable, FileBacked
     >>> carrier = Evictable(CPU(3), FileBacked(dtype=DType.Float32))

@@ -79,6 +79,7 @@ def register_operation_capabilities(carrier_class: type[Carrier], capabilities: 
 def capabilities_for_carrier_class(carrier_class: type[Carrier], operation: object | None = None) -> tuple:
     """
     What the exact class advertises, optionally of one operation, in a fixed order (P25, P26).
+    TypeError for what is no class or no str.
 
     >>> from orlop import CPU, FileBacked
     >>> from orlop.carriers.operation_capability import capabilities_for_carrier_class
@@ -102,7 +103,7 @@ def matching_capability(carrier_class: type[Carrier], plan: object) -> object:
 
 def supports_operation_plan(carrier_class: type[Carrier], plan: object) -> bool:
     """
-    Whether the exact class advertises the plan (P25).
+    Whether the exact class advertises the plan (P25). TypeError for what is no class or no OperationPlan.
 
     >>> from orlop import CPU, DType, FileBacked
     >>> from orlop.carriers.operation_capability import supports_operation_plan

@@ -186,7 +186,8 @@ class ProviderCompletion(Protocol):
     """
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the work has ended, well or not."""
 
     def wait(self) -> Any:
         """The result, once the work has ended; what failed is raised."""

@@ -47,12 +47,15 @@ class UnsupportedOperationPlan(NotImplementedError):
 
     @property
     def plan(self):
+        """The refused OperationPlan."""
         return self._refusal[0]
 
     @property
     def carrier_class(self):
+        """The exact class that was asked."""
         return self._refusal[1]
 
     @property
     def kind(self):
+        """Why: "operation", "shape" or "invocation"."""
         return self._refusal[2]
