@@ -55,6 +55,15 @@ def dense(x, kind=CPU):
     return Tensor(carrier_of(values, kind), 0, x.layout)
 
 
+def elements_of(x):
+    return [x.carrier[x.offset + x.layout(i)] for i in range(x.size())]
+
+
+def counted(result):
+    """1, 2, 3 … in a result's layout, as its cotangent."""
+    return Tensor(carrier_of(np.arange(1, result.size() + 1, dtype=np.float32)), 0, result.layout)
+
+
 def extents(tensor):
     return tuple(extent for extent, _ in tensor.layout.infix())
 
@@ -168,6 +177,45 @@ def test_any_two_geometries_give_the_dense_results(data):
         assert bits(function(x, y)) == expected
         assert bits(function(dense(x), y)) == expected
         assert bits(function(x, dense(y))) == expected
+
+
+def turned(grid, tile, splits):
+    """A layout of whole tiles in which the order of a tile's elements is turned over along every mode."""
+    shape, stride, step = [], [], 1
+    for count, extent, split in zip(grid, tile, splits, strict=True):
+        shape.append(((split, extent // split), count))
+        stride.append(((step * extent // split, step), step * extent))
+        step *= extent * count
+    return Layout(Shape(tuple(shape)), Stride(tuple(stride)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_tiles_in_another_order_give_the_dense_results(data):
+    few = st.integers(1, 3)
+    terms = data.draw(st.sampled_from([2, 4, 6, 12]))
+    dividers = {n: [d for d in range(1, n + 1) if n % d == 0] for n in range(1, 13)}
+    operands = []
+    for seed in range(2):
+        tile = [data.draw(st.sampled_from([1, 2, 4, 6])), data.draw(st.sampled_from(dividers[terms]))]
+        grid = [data.draw(few), terms // tile[1]]
+        layout = turned(grid, tile, [data.draw(st.sampled_from(dividers[extent])) for extent in tile])
+        random = np.random.default_rng(seed)  # small whole numbers: every sum is exact
+        values = random.integers(-9, 9, math.prod(grid) * math.prod(tile)).astype(np.float32)
+        budget = data.draw(st.sampled_from([None, 1, 2]))
+        budget = budget and budget * 4 * math.prod(tile)
+        operands.append(cold(values, grid, tile, layout=layout, primary_budget_bytes=budget))
+    pairs = [operands, [dense(x) for x in operands]]
+    for function in (lambda x, _: orlop.relu(x), lambda x, _: orlop.mul(x, 0.5), orlop.matmul):
+        seen = []
+        for x, y in pairs:
+            result = function(x, y)
+            gradients = orlop.grad(result, [x, y], counted(result))
+            reached = [gradient for gradient in gradients if gradient is not None]
+            seen.append((result.layout, array(result), [(each.layout, elements_of(each)) for each in reached]))
+        assert seen[0][0] == seen[1][0]
+        np.testing.assert_array_equal(seen[0][1], seen[1][1])
+        assert seen[0][2] == seen[1][2]
 
 
 def test_operators_dispatch_on_the_tiled_operand_wherever_it_stands():

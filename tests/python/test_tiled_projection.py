@@ -1,11 +1,15 @@
 """project and scatter: values, checks in order, work in the background, gradients, policies (X57-X60)."""
 
 import gc
+import math
 import os
 import threading
 import weakref
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from list_carrier import ComputingCarrier
 from test_tiled_sets import refuse
 from tiles import (
@@ -89,6 +93,36 @@ def test_a_projection_is_the_slice_of_the_whole(placed, budget):
     assert elements(result) == expected
     assert budget is None or carrier.residency_stats().peak_primary_bytes <= budget
     assert carrier.version == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_selection_of_any_geometry_agrees_with_numpy(data):
+    few = st.integers(1, 3)
+    rank = data.draw(few)
+    tile, counts = ([data.draw(few) for _ in range(rank)] for _ in range(2))
+    logical = [count * extent for count, extent in zip(counts, tile, strict=True)]
+    whole = np.arange(math.prod(logical), dtype=np.float32).reshape(logical, order="F")
+    budget = data.draw(st.sampled_from([None, 1, 2]))
+    carrier = TiledEvictable(
+        CPU(0), cpu(whole.ravel("F")), counts, tile, primary_budget_bytes=budget and budget * 4 * math.prod(tile)
+    )
+    source = full(carrier, layout(logical, [math.prod(logical[:mode]) for mode in range(rank)]))
+    picks = [data.draw(st.permutations(range(count)))[: data.draw(st.integers(1, count))] for count in counts]
+    selection = TileSelection(picks)
+    places = np.ix_(
+        *([t * extent + i for t in pick for i in range(extent)] for pick, extent in zip(picks, tile, strict=True))
+    )
+
+    compact = project(source, selection).wait()
+    assert elements(compact) == whole[places].ravel("F").tolist()
+    (gradient,) = orlop.grad(compact, [source], ones(compact, 2.0))
+    expected = np.zeros_like(whole)
+    expected[places] = 2.0
+    assert values(gradient.carrier) == expected.ravel("F").tolist()
+    added = scatter(compact, source, selection, reduction="add").wait()
+    assert elements(project(added, selection).wait()) == (2 * whole[places]).ravel("F").tolist()
+    assert values(carrier) == whole.ravel("F").tolist()
 
 
 @pytest.mark.parametrize(
