@@ -288,6 +288,20 @@ def test_large_convolutions_keep_the_bound_and_repeat_their_bits(lhs, kernel, st
             np.testing.assert_array_equal(array(operand.grad), gradient + gradient)
 
 
+@pytest.mark.parametrize("features", [1, 3, 16, 100])
+@pytest.mark.parametrize("rows", [1, 10, 16, 17, 33, 48, 64, 65, 100, 130, 200])
+def test_any_number_of_features_is_multiplied(rows, features):
+    """Of small integers, whose sums are exact in any order: where the weights fit the caches and where they do not."""
+    rng = np.random.default_rng(rows + features)
+    left = rng.integers(-3, 3, (2, 2 * features, 6, 7), endpoint=True).astype(np.float32)
+    right = rng.integers(-3, 3, (2 * rows, features, 3, 2), endpoint=True).astype(np.float32)
+    expected = model(left, right, (1, 2), ((1, 1), (0, 3)), None, (2, 1), 2)
+    for layouts in ((None, None), ((84 * features, 42, 7, 1), (6 * features, 6, 2, 1))):
+        lhs, kernel = (tensor(values, layout) for values, layout in zip((left, right), layouts, strict=True))
+        result = orlop.conv_general(lhs, kernel, (1, 2), ((1, 1), (0, 3)), kernel_dilation=(2, 1), feature_groups=2)
+        np.testing.assert_array_equal(array(result), expected)
+
+
 # --- Refusals, in order --------------------------------------------------------------------------------------------
 
 LHS, KERNEL = np.ones((2, 4, 5, 6), np.float32), np.ones((6, 2, 3, 2), np.float32)

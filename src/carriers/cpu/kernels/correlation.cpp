@@ -1,5 +1,6 @@
 // Correlations: what lies under the windows is copied into columns, block by block, and BLAS multiplies them.
-// Blocks write to different places and do not depend on each other.
+// Where the weights stay in a core's own caches, it is multiplied where it lies instead. Blocks write to
+// different places and do not depend on each other.
 #include "carriers/cpu/kernels/correlation.hpp"
 
 #include <algorithm>
@@ -31,9 +32,11 @@ class Correlation {
                                        (window.positions - 1) * window.step + window.origin < window.source;
                               })),
         is_read_in_place_(is_plain_ && field.matrix(0, windows_.modes()).has_value()) {
-    if (!is_depthwise_) return;
-    for (Index tap = 0; tap < windows_.taps(); ++tap)
-      for (const BlasMatrix<float>& matrix : matrices_) weights_.push_back(*matrix.at(0, tap));
+    if (is_depthwise_)
+      for (Index tap = 0; tap < windows_.taps(); ++tap)
+        for (const BlasMatrix<float>& matrix : matrices_) weights_.push_back(*matrix.at(0, tap));
+    else if (is_direct())
+      copy_weights();
   }
 
   void run(float* result) const {
@@ -97,6 +100,7 @@ class Correlation {
       return;
     }
     const Image image = workspace.images.image(entry);
+    if (!is_depthwise_ && !weights_.empty()) return multiply_windows(image, block, products);
     if (is_depthwise_) {
       ColumnRows rows(rows_, windows_.taps());
       windows_.for_each_column(image, block.first, block.count, rows, [&](Index column) {
@@ -121,6 +125,60 @@ class Correlation {
     }
   }
 
+  /// The same, reading what lies under the windows where it is.
+  void multiply_windows(const Image& image, const Block& block, float* products) const {
+    const Index taps = windows_.taps();
+    const Index features = windows_.column_size() / taps;
+    const Index at_once = fibre_kernels().products.columns_at_once;
+    std::vector<const float*> runs(static_cast<std::size_t>(at_once * taps));
+    for (std::size_t group = 0; group < matrices_.size(); ++group) {
+      const BlasMatrix<float>& matrix = matrices_[group];
+      const Weights weights{weights_.data() + static_cast<Index>(group) * matrix.terms * padded_rows(),
+                            matrix.rows, padded_rows()};
+      const Image own{image.data + static_cast<Index>(group) * features, image.steps, image.firsts};
+      float* out = products + static_cast<Index>(group) * matrix.rows;
+      ColumnRows rows(features, taps);
+      Index filled = 0;
+      windows_.for_each_column(own, block.first, block.count, rows, [&](Index column) {
+        std::copy_n(rows.data(), taps, runs.data() + filled * taps);
+        if (++filled < at_once && column + 1 < block.count) return;
+        fibre_kernels().products.multiply_columns(out, rows_, weights, runs.data(), taps, features, filled);
+        out += filled * rows_;
+        filled = 0;
+      });
+    }
+  }
+
+  /// Whether windows are multiplied without copies of what lies under them.
+  [[nodiscard]] bool is_direct() const {
+    constexpr Index most_weights = Index{5} << 15;  // of a group: they stay in a core's own caches
+    const BlasMatrix<float>& matrix = matrices_.front();
+    return fibre_kernels().products.columns_at_once > 0 && !is_plain_ &&
+           padded_rows() * matrix.terms <= most_weights;
+  }
+  [[nodiscard]] Index padded_rows() const {
+    constexpr Index multiple = Weights::row_multiple;
+    return (matrices_.front().rows + multiple - 1) / multiple * multiple;
+  }
+
+  void copy_weights() {
+    constexpr Index bytes = sizeof(float);
+    const Index size = padded_rows() * matrices_.front().terms;
+    weights_.resize(static_cast<std::size_t>(groups() * size));
+    float* to = weights_.data();
+    for (const BlasMatrix<float>& matrix : matrices_) {
+      const Plane plane{matrix.rows,
+                        (matrix.is_transposed ? matrix.leading : 1) * bytes,
+                        bytes,
+                        matrix.terms,
+                        matrix.term_step() * bytes,
+                        padded_rows() * bytes};
+      copy_plane(reinterpret_cast<const std::byte*>(matrix.data), reinterpret_cast<std::byte*>(to), plane,
+                 bytes);
+      to += size;
+    }
+  }
+
   /// The columns of a block with the features of all groups, where they lie ready.
   [[nodiscard]] std::optional<BlasMatrix<float>> ready_columns(Index entry, const Block& block,
                                                                const Images& images) const {
@@ -136,7 +194,7 @@ class Correlation {
   Index rows_;  // of all groups
   bool is_depthwise_;
   Windows windows_;             // over the features of one group, or over all of them where each makes one
-  std::vector<float> weights_;  // then: as the columns lie
+  std::vector<float> weights_;  // then: as the columns lie; or those of every group that is_direct
   bool is_plain_;               // one tap and no holes: a column is a position's features
   bool is_read_in_place_;       // and BLAS can read them where they are
 };

@@ -39,12 +39,27 @@ struct ExtremumLoops {
                       std::int32_t position, Index width);
 };
 
+/// The weights of some terms for many sums at once: those of a term side by side, `leading` apart from the
+/// next term's, and zeros after the last row up to a multiple of `row_multiple`.
+struct Weights {
+  static constexpr Index row_multiple = 16;
+  const float* data;
+  Index rows;
+  Index leading;
+};
+
 /// Of products, side by side: unfused, in the order of the rows.
 struct ProductLoops {
   /// out[i] = Σ rows[r][i] · weights[r · width + i] over `count` rows of `width` terms.
   void (*weigh_rows)(float* out, const float* const* rows, const float* weights, Index count, Index width);
   /// sums[i] += a[i] · b[i] for `count` terms.
   void (*add_products)(float* sums, const float* a, const float* b, Index count);
+  /// How many columns multiply_columns takes at once; 0 where it is slower than BLAS.
+  Index columns_at_once;
+  /// out[r + leading · c] = Σ weights[t · terms + i][r] · runs[c · count + t][i], fused, over `count` runs t
+  /// of `terms` consecutive terms i each, for `columns` columns c, no more than columns_at_once.
+  void (*multiply_columns)(float* out, Index leading, const Weights& weights, const float* const* runs,
+                           Index count, Index terms, Index columns);
 };
 
 struct FibreKernels {

@@ -7,6 +7,10 @@
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "operation/instruction_set.hpp"
 
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
+
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
 
 /// As many terms side by side as a register holds accumulators.
@@ -243,6 +247,70 @@ inline void weigh_rows(float* __restrict out, const float* const* rows, const fl
   }
 }
 
+using FloatVector = Lanes<float, float>::Vector;
+#if defined(__AVX512F__)
+constexpr int tile_registers = 4;  // of rows; with six columns all registers are in use
+inline FloatVector fused(FloatVector a, FloatVector b, FloatVector sum) { return _mm512_fmadd_ps(a, b, sum); }
+#elif defined(__FMA__)
+constexpr int tile_registers = 2;
+inline FloatVector fused(FloatVector a, FloatVector b, FloatVector sum) { return _mm256_fmadd_ps(a, b, sum); }
+#else
+constexpr int tile_registers = 0;  // BLAS knows better
+#endif
+
+/// Some registers of rows, from `row` on, of some columns.
+template <int Registers, int Columns>
+void multiply_tile(float* out, Index leading, const Weights& weights, const float* const* runs, Index count,
+                   Index terms, Index row) {
+  using L = Lanes<float, float>;
+  FloatVector sums[Columns][Registers] = {};
+  const float* weight = weights.data + row;
+  for (Index run = 0; run < count; ++run) {
+    const float* from[Columns];
+    for (Index column = 0; column < Columns; ++column) from[column] = runs[column * count + run];
+    for (Index term = 0; term < terms; ++term, weight += weights.leading) {
+      FloatVector factors[Registers];
+      for (Index i = 0; i < Registers; ++i) factors[i] = L::load(weight + i * L::width);
+      for (Index column = 0; column < Columns; ++column) {
+        const FloatVector value = from[column][term] - FloatVector{};  // no operation; 0 + x is one for -0
+        for (Index i = 0; i < Registers; ++i) sums[column][i] = fused(factors[i], value, sums[column][i]);
+      }
+    }
+  }
+  for (Index column = 0; column < Columns; ++column)
+    for (Index i = 0; i < Registers; ++i) {
+      const Index left = weights.rows - row - i * L::width;
+      const Index stored = left < L::width ? left : L::width;
+      if (stored > 0)
+        __builtin_memcpy(out + row + i * L::width + column * leading, &sums[column][i],
+                         static_cast<decltype(sizeof(float))>(stored) * sizeof(float));
+    }
+}
+
+/// The tiles of all rows, of as many registers as fit.
+template <int Registers, int Columns>
+void multiply_rows(float* out, Index leading, const Weights& weights, const float* const* runs, Index count,
+                   Index terms, Index row) {
+  constexpr Index width = Registers * Index{Lanes<float, float>::width};
+  for (; row + width <= weights.leading; row += width)
+    multiply_tile<Registers, Columns>(out, leading, weights, runs, count, terms, row);
+  if constexpr (Registers > 1)
+    if (row < weights.leading)
+      multiply_rows<Registers / 2, Columns>(out, leading, weights, runs, count, terms, row);
+}
+
+constexpr Index columns_at_once = tile_registers == 0 ? 0 : 6;
+inline void multiply_columns(float* out, Index leading, const Weights& weights, const float* const* runs,
+                             Index count, Index terms, Index columns) {
+  if constexpr (columns_at_once > 0) {
+    if (columns == columns_at_once)
+      return multiply_rows<tile_registers, columns_at_once>(out, leading, weights, runs, count, terms, 0);
+    for (Index column = 0; column < columns; ++column)
+      multiply_rows<tile_registers, 1>(out + column * leading, leading, weights, runs + column * count, count,
+                                       terms, 0);
+  }
+}
+
 inline void add_products(float* __restrict sums, const float* __restrict a, const float* __restrict b,
                          Index count) {
   for (Index i = 0; i < count; ++i) sums[i] += a[i] * b[i];
@@ -283,7 +351,7 @@ constexpr FibreKernels unit = {
     {sum<float, float>, add_rows<float, float>},
     {sum<double, float>, add_rows<double, float>},
     {sum<std::int64_t, std::int32_t>, add_rows<std::int64_t, std::int32_t>},
-    {weigh_rows, add_products},
+    {weigh_rows, add_products, columns_at_once, multiply_columns},
     {extremum_loops<false, float>, extremum_loops<true, float>},
     {extremum_loops<false, std::int32_t>, extremum_loops<true, std::int32_t>},
     find<float>,
