@@ -16,8 +16,10 @@ void check_extents(Sequence<Index> extents) {
     if (extent < 1) raise<ValueError>("friendly", "extents must be positive integers: got ", extent);
 }
 
+/// To be written: slots that the layout leaves out are zeros.
 Tensor on_cpu(const Layout& layout, const DType& dtype) {
-  return Tensor::trusted(CPU::make(layout.cosize(), {.dtype = dtype}), 0, layout);
+  const bool has_gaps = !layout.is_injective() || layout.size() != layout.cosize();
+  return Tensor::trusted(CPU::make(layout.cosize(), {.dtype = dtype, .empty = !has_gaps}), 0, layout);
 }
 
 }  // namespace
@@ -46,7 +48,8 @@ Tensor friendly::full(Sequence<Index> extents, const Scalar& value, const DType&
 }
 
 Tensor friendly::zeros(Sequence<Index> extents, const DType& dtype) {
-  return on_cpu(column_major(extents), dtype);
+  const Layout layout = column_major(extents);
+  return Tensor::trusted(CPU::make(layout.cosize(), {.dtype = dtype}), 0, layout);
 }
 
 Tensor friendly::ones(Sequence<Index> extents, const DType& dtype) {
@@ -57,7 +60,7 @@ Tensor friendly::ones(Sequence<Index> extents, const DType& dtype) {
 Tensor friendly::arange(Index count, const DType& dtype) {
   if (dtype.storage_type() == StorageType::bool8)
     raise<TypeError>("friendly", "arange counts numbers: the dtype Bool holds none; use Int32 or Float32");
-  const Tensor result = zeros({count}, dtype);
+  const Tensor result = on_cpu(column_major({count}), dtype);
   std::byte* slot = result.carrier()->host_data();
   for (Index i = 0; i < count; ++i) encode_slot(dtype, Scalar(i), slot + i * dtype.slot_bytes());
   return result;

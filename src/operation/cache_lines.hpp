@@ -20,6 +20,21 @@ struct CacheLines {
   void (*fill)(std::uint32_t pattern, std::byte* to, Index bytes);
 };
 
+/// How many slots of 4 bytes lie before the next cache line.
+inline Index slots_before_line(const std::byte* slots) {
+  return static_cast<Index>(-reinterpret_cast<std::uintptr_t>(slots) % 64 / 4);
+}
+
+/// Calls `body(start)` for squares that cover `count` >= 16 slots; where these are many, all but the first
+/// and the last one begin at a cache line, `before` slots after the first of them. Some overlap.
+template <class Body>
+void for_each_square(Index count, Index before, Body body) {
+  constexpr Index side = 16;
+  if (count < 4 * side) before = 0;
+  if (before > 0) body(Index{0});
+  for (Index next = before; next < count; next += side) body(next < count - side ? next : count - side);
+}
+
 /// Those of the unit for the processor that this runs on.
 [[nodiscard]] const CacheLines& cache_lines();
 

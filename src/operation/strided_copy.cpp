@@ -125,7 +125,7 @@ void copy_few(const std::byte* from, std::byte* to, const Plane& plane, bool is_
 }
 
 /// Some rows at a time, along all columns: near the order of the source, and of the target a few neighbouring
-/// lines at once. The last squares overlap those before them where sides are no multiples of theirs.
+/// lines at once.
 template <class Slot>
 void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
   constexpr Index side = 16;
@@ -139,14 +139,14 @@ void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool st
       copy_few<Slot>(from, to, plane, is_dense, first, last);
       continue;
     }
-    for (Index i = 0; i < plane.columns; i += side) {
-      const Index column = std::min(i, plane.columns - side);
-      for (Index j = first; j < last; j += side) {
-        const Index row = std::min(j, last - side);
+    const bool are_lines = plane.row_from % 64 == 0;  // of the source, in every row at the same columns
+    for_each_square(plane.columns, are_lines ? slots_before_line(from) : 0, [&](Index column) {
+      for_each_square(last - first, 0, [&](Index row) {
+        row += first;
         lines.transpose(from + row * plane.row_from + column * plane.column_from, plane.row_from,
                         to + row * plane.row_to + column * plane.column_to, plane.column_to, streams);
-      }
-    }
+      });
+    });
   }
 }
 

@@ -339,19 +339,16 @@ class Tiles {
   /// Between the lines of a transposed result: they do not share a place of the caches.
   [[nodiscard]] Index pitch() const { return tile_length_ * slot_size + cache_line; }
 
-  /// How many slots of a tile's lines lie before the first cache line of an operand.
+  /// How many slots of a tile's lines lie before the first cache line of an operand, where all lines do
+  /// alike.
   [[nodiscard]] Index slots_before_line(const Tile& tile) const {
-    for (std::size_t i = 0; i < call_.operands.size(); ++i) {
-      if (!is_in_place(i) || across_strides_[1 + i] * slot_size % cache_line != 0) continue;
-      const auto address = reinterpret_cast<std::uintptr_t>(call_.operands[i].data) +
-                           static_cast<std::uintptr_t>(tile.offsets[1 + i] * slot_size);
-      return static_cast<Index>(-address % cache_line) / slot_size;
-    }
+    for (std::size_t i = 0; i < call_.operands.size(); ++i)
+      if (is_in_place(i) && across_strides_[1 + i] * slot_size % cache_line == 0)
+        return v0::slots_before_line(call_.operands[i].data + tile.offsets[1 + i] * slot_size);
     return 0;
   }
 
-  /// Squares that fill cache lines on both sides. Where the tile begins and ends between two lines, some
-  /// overlap.
+  /// Squares that fill cache lines on both sides.
   void compute_squares(const Tile& tile, const Buffers& buffers) const {
     Elements elements;
     std::array<Index, max_operands> line_bytes{};
@@ -364,13 +361,13 @@ class Tiles {
         gather(call_.operands[i], tile.offsets[1 + i] + line * across, 0, square_side,
                buffers[i].data() + line * line_bytes[i]);
     }
-    const Index before = tile.length < 4 * square_side ? 0 : slots_before_line(tile);
-    for (Index next = 0; next < tile.length; next += next == 0 && before != 0 ? before : square_side) {
-      const Index along = std::min(next, tile.length - square_side);
-      for (Index row = 0; row < tile.lines; row += square_side)
-        if (!compute_square(tile, along, std::min(row, tile.lines - square_side), elements, line_bytes))
-          return compute_lines(tile, buffers);  // and names the element without a result
-    }
+    bool has_all = true;
+    for_each_square(tile.length, slots_before_line(tile), [&](Index along) {
+      for_each_square(tile.lines, 0, [&](Index line) {
+        has_all = has_all && compute_square(tile, along, line, elements, line_bytes);
+      });
+    });
+    if (!has_all) compute_lines(tile, buffers);  // and name the element without a result
   }
 
   [[nodiscard]] bool compute_square(const Tile& tile, Index along, Index line, Elements elements,
