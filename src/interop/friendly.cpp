@@ -1,6 +1,11 @@
 // Friendly factories over the CPU carrier.
 #include "orlop/interop/friendly.hpp"
 
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "operation/cache_lines.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
 #include "orlop/operation/functional.hpp"
@@ -40,10 +45,12 @@ Layout friendly::row_major(Sequence<Index> extents) {
 Tensor friendly::full(Sequence<Index> extents, const Scalar& value, const DType& dtype) {
   const Layout layout = column_major(extents);
   const Tensor result = on_cpu(layout, dtype);
-  std::byte* slot = result.carrier()->host_data();
   const Index bytes = dtype.slot_bytes();
-  encode_slot(dtype, value, slot);
-  for (Index i = 1; i < layout.size(); ++i) std::copy_n(slot, bytes, slot + i * bytes);
+  std::array<std::byte, sizeof(std::uint32_t)> pattern;
+  encode_slot(dtype, value, pattern.data());
+  for (std::size_t i = static_cast<std::size_t>(bytes); i < pattern.size(); ++i) pattern[i] = pattern[0];
+  cache_lines().fill(std::bit_cast<std::uint32_t>(pattern), result.carrier()->host_data(),
+                     layout.size() * bytes);
   return result;
 }
 
@@ -61,8 +68,15 @@ Tensor friendly::arange(Index count, const DType& dtype) {
   if (dtype.storage_type() == StorageType::bool8)
     raise<TypeError>("friendly", "arange counts numbers: the dtype Bool holds none; use Int32 or Float32");
   const Tensor result = on_cpu(column_major({count}), dtype);
-  std::byte* slot = result.carrier()->host_data();
-  for (Index i = 0; i < count; ++i) encode_slot(dtype, Scalar(i), slot + i * dtype.slot_bytes());
+  std::byte* const slots = result.carrier()->host_data();
+  if (dtype.storage_type() == StorageType::float32) {
+    auto* const numbers = reinterpret_cast<float*>(slots);
+    for (Index i = 0; i < count; ++i) numbers[i] = static_cast<float>(i);
+  } else {
+    encode_slot(dtype, Scalar(count - 1), slots);  // the greatest has to fit
+    auto* const numbers = reinterpret_cast<std::int32_t*>(slots);
+    std::iota(numbers, numbers + count, 0);
+  }
   return result;
 }
 
