@@ -41,11 +41,11 @@ Index initial_count() {
   return count;
 }
 
-/// One loop: its ranges, and the first failure.
+/// One loop, or a round of it: its ranges, and the first failure.
 class Loop {
  public:
-  Loop(Index count, Index ranges, void (*run)(void*, Index, Index), void* body)
-      : count_(count), ranges_(ranges), run_(run), body_(body) {
+  Loop(Index first, Index count, Index ranges, void (*run)(void*, Index, Index), void* body)
+      : first_(first), count_(count), ranges_(ranges), run_(run), body_(body) {
     failed_.store(ranges, std::memory_order_release);  // hands everything before to the other threads
   }
 
@@ -78,9 +78,10 @@ class Loop {
 
   /// Equal ranges but for one item.
   [[nodiscard]] Index start(Index range) const {
-    return count_ / ranges_ * range + std::min(range, count_ % ranges_);
+    return first_ + count_ / ranges_ * range + std::min(range, count_ % ranges_);
   }
 
+  Index first_;
   Index count_;
   Index ranges_;
   void (*run_)(void*, Index, Index);
@@ -90,6 +91,23 @@ class Loop {
   std::mutex failing_;
   std::exception_ptr failure_;
 };
+
+/// `count` items from number `first` on.
+void run_round(Index first, Index count, Index grain, void (*run)(void*, Index, Index), void* body) {
+  constexpr Index ranges_per_thread = 4;  // where one thread is held up, the others take over
+  const Index most = count / std::max<Index>(grain, 1);
+  const Index threads = most < 2 ? 1 : thread_count();
+  if (threads == 1) return run(body, first, first + count);
+  const Index ranges = std::min(most, threads * ranges_per_thread);
+  Loop loop(first, count, ranges, run, body);
+  if (is_inside || is_forked_child.load(std::memory_order_relaxed)) {
+    for (Index range = 0; range < ranges; ++range) loop.run(range);
+  } else {
+    detail::run_ranges(
+        threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
+  }
+  loop.finish();
+}
 
 }  // namespace
 
@@ -110,20 +128,13 @@ void set_thread_count(Index count) {
 
 bool detail::is_in_loop() noexcept { return is_inside; }
 
-void detail::run_parallel(Index count, Index grain, void (*run)(void*, Index, Index), void* body) {
-  if (count <= 0) return;
-  constexpr Index ranges_per_thread = 4;  // where one thread is held up, the others take over
-  const Index most = count / std::max<Index>(grain, 1);
-  const Index threads = most < 2 ? 1 : thread_count();
-  if (threads == 1) return run(body, 0, count);
-  const Index ranges = std::min(most, threads * ranges_per_thread);
-  Loop loop(count, ranges, run, body);
-  if (is_inside || is_forked_child.load(std::memory_order_relaxed)) {
-    for (Index range = 0; range < ranges; ++range) loop.run(range);
-  } else {
-    run_ranges(threads, ranges, [](void* all, Index range) { static_cast<Loop*>(all)->run(range); }, &loop);
+void detail::run_parallel(Index count, Index grain, Index round, void (*run)(void*, Index, Index),
+                          void* body) {
+  if (count > round) round *= std::min(thread_count(), (count - 1) / round + 1);
+  for (Index first = 0; first < count; first += round) {
+    if (first > 0) check_interrupts_of_loop();
+    run_round(first, std::min(round, count - first), grain, run, body);
   }
-  loop.finish();
 }
 
 }  // namespace orlop::inline v0

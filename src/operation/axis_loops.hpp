@@ -1,7 +1,7 @@
 // An operation along one mode as strided loops: where each fibre begins, and the steps along it.
 #pragma once
 
-#include "orlop/layout/iteration.hpp"
+#include "operation/rounds.hpp"
 #include "orlop/operation/kernels.hpp"
 
 namespace orlop::inline v0 {
@@ -20,13 +20,14 @@ struct AxisLoops {
 template <class Body>
 void for_each_fibre(const AxisLoops& loops, Body body) {
   SmallVector<Index, 4> at(loops.fibres.operands);
-  for_each_run(loops.fibres, 0, loops.fibres.size, [&](std::span<const Index> offsets, Index count) {
+  const auto run = [&](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i) {
       for (std::size_t operand = 0; operand < at.size(); ++operand)
         at[operand] = offsets[operand] + i * loops.fibres.step(operand);
       body(std::span<const Index>(at));
     }
-  });
+  };
+  for_each_run_in_rounds(loops.fibres, loops.along.size, run);
 }
 
 /// Copies the fibre of operand number `operand` that begins at `first` to consecutive elements.

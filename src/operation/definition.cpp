@@ -7,8 +7,7 @@
 
 #include "operation/gradient.hpp"
 #include "operation/plan_table.hpp"
-#include "orlop/base/blocking.hpp"
-#include "orlop/base/parallel.hpp"
+#include "operation/unattended.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "storage/fresh_storage.hpp"
 
@@ -203,8 +202,12 @@ Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
                   std::span<const Argument> arguments, const Resolution& resolution) {
   Carrier& prototype = *first_tensor(arguments).carrier();
   KernelInputs inputs(arguments, plan);
-  definition.check_values(arguments, inputs.operands());
   const Index slots = resolution.layout.cosize();
+  const bool is_unattended = is_long(std::max(slots, inputs.most_elements())) && inputs.hold(arguments);
+  if (definition.checks_values()) {
+    const UnattendedWork work(is_unattended);
+    definition.check_values(arguments, inputs.operands());
+  }
   Ref<Carrier> carrier = fresh_storage(prototype, slots, {.dtype = plan.output, .empty = true});
   const KernelTable* table = prototype.kernel_table();
   KernelFunction kernel = table != nullptr ? definition.kernel(*table) : nullptr;
@@ -216,10 +219,7 @@ Tensor run_kernel(const Definition& definition, const OperationPlan& plan,
     result = staged.data();
   }
   {
-    // Whoever may not wait for this kernel goes on meanwhile (P46).
-    std::optional<BlockingScope> others_run;
-    const bool is_long = std::max(slots, inputs.most_elements()) >= 2 * parallel_grain;
-    if (is_long && inputs.hold(arguments)) others_run.emplace();
+    const UnattendedWork work(is_unattended);
     kernel({plan, inputs.operands(), result, resolution.layout, resolution.parameters});
   }
   if (!staged.empty()) carrier->write_span(0, slots, result);

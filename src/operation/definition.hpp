@@ -40,7 +40,8 @@ class Definition {
   /// P50 (e, f): parameters and shapes, after the plan is known.
   [[nodiscard]] virtual Resolution resolve(std::span<const Argument> arguments,
                                            const OperationPlan& plan) const;
-  /// P50 (h): what must be read from the operands before anything is allocated (index values).
+  /// P50 (h): what must be read from the operands before anything is allocated (index values), if anything.
+  [[nodiscard]] virtual bool checks_values() const noexcept { return false; }
   virtual void check_values(std::span<const Argument> arguments,
                             std::span<const KernelOperand> operands) const;
   /// Views: the result on the same carriers. Everything else goes through `resolve` and a kernel.

@@ -3,6 +3,7 @@
 
 #include "operation/definition.hpp"
 #include "operation/strided_copy.hpp"
+#include "operation/unattended.hpp"
 #include "orlop/storage/normalize.hpp"
 #include "storage/fresh_storage.hpp"
 
@@ -134,7 +135,11 @@ Ref<Carrier> scatter_into_zeros(const Tensor& tensor, const Layout& layout, Inde
     target_copy.resize(slots_to_bytes(dtype, slots));
     to = target_copy.data();
   }
-  copy_strided(from, tensor.layout(), to + offset * dtype.slot_bytes(), layout, dtype.slot_bytes());
+  {
+    const std::shared_ptr<const void> held = is_long(tensor.size()) ? source.host_memory() : nullptr;
+    const UnattendedWork work(held != nullptr);
+    copy_strided(from, tensor.layout(), to + offset * dtype.slot_bytes(), layout, dtype.slot_bytes());
+  }
   if (!target_copy.empty()) carrier->write_span(0, slots, target_copy.data());
   return carrier;
 }

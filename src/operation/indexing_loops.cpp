@@ -72,19 +72,23 @@ SmallVector<Index, 8> joined(std::span<const Index> first, std::span<const Index
   return all;
 }
 
-/// Calls `body(indices, step, count)` for runs of indices in ordinal order, with several threads where each
-/// is to get at least `grain`; of `extents` instead of the layout's own.
+/// Calls `body(indices, step, count)` for runs of indices in ordinal order, of `extents` instead of the
+/// layout's own: on the caller alone, or with several threads where each is to get at least `least`.
 template <class Body>
-void for_each_index_run(const KernelOperand& indices, std::span<const Index> extents, Index grain,
-                        Body body) {
+void for_each_index_run(const KernelOperand& indices, std::span<const Index> extents,
+                        std::optional<Index> least, Body body) {
   const std::array strides{indices.layout->strides()};
   const StridedLoop loop = coalesce_strides(extents, strides);
   const auto* const data = reinterpret_cast<const std::int32_t*>(indices.data);
-  parallel_for(loop.size, grain, [&](Index first, Index last) {
+  const auto run = [&](Index first, Index last) {
     for_each_run(loop, first, last, [&](std::span<const Index> offsets, Index count) {
       body(data + offsets[0], loop.step(0), count);
     });
-  });
+  };
+  if (least)
+    parallel_for(loop.size, Work{1, *least}, run);
+  else
+    serial_for(loop.size, 1, run);
 }
 
 }  // namespace
@@ -111,8 +115,7 @@ void check_distinct(std::string_view operation, const KernelOperand& indices) {
                         "; every place is written at most once; use scatter_add to add up its updates");
     is_taken[place] = true;
   };
-  const Index all = indices.layout->size();
-  for_each_index_run(indices, indices.layout->extents(), all,
+  for_each_index_run(indices, indices.layout->extents(), std::nullopt,
                      [&](const std::int32_t* run, Index step, Index count) {
                        for (Index i = 0; i < count; ++i) take(run[i * step]);
                      });

@@ -166,7 +166,7 @@ template <class Slot>
 void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
   const std::size_t column = column_mode(loop);
   if (column == 0) {
-    parallel_for(loop.size, parallel_grain,
+    parallel_for(loop.size, Work{1},
                  [&](Index first, Index last) { copy_runs<Slot>(from, to, loop, first, last); });
     return;
   }
@@ -182,20 +182,18 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
   // Threads share the rows of all planes, a few neighbouring ones at a time.
   constexpr Index group = 64;
   const Index groups = (plane.rows - 1) / group + 1;
-  parallel_for(groups * planes.size, std::max<Index>(parallel_grain / (group * plane.columns), 1),
-               [&](Index first, Index last) {
-                 for (; first < last; ++first) {
-                   const Index row = first % groups * group;
-                   Plane part = plane;
-                   part.rows = std::min(group, plane.rows - row);
-                   for_each_run(
-                       planes, first / groups, first / groups + 1, [&](std::span<const Index> at, Index) {
-                         copy_rows<Slot>(from + at[from_side] * bytes + row * plane.row_from,
-                                         to + at[to_side] * bytes + row * plane.row_to, part, streams);
-                       });
-                 }
-                 if (streams) end_streams();
-               });
+  parallel_for(groups * planes.size, Work{group * plane.columns}, [&](Index first, Index last) {
+    for (; first < last; ++first) {
+      const Index row = first % groups * group;
+      Plane part = plane;
+      part.rows = std::min(group, plane.rows - row);
+      for_each_run(planes, first / groups, first / groups + 1, [&](std::span<const Index> at, Index) {
+        copy_rows<Slot>(from + at[from_side] * bytes + row * plane.row_from,
+                        to + at[to_side] * bytes + row * plane.row_to, part, streams);
+      });
+    }
+    if (streams) end_streams();
+  });
 }
 
 }  // namespace
@@ -219,10 +217,11 @@ void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* t
   const std::array<const Layout*, 2> layouts{&from_layout, &to_layout};
   StridedLoop loop = coalesce_together(to_layout.extents(), layouts);
   if (loop.rank() > 1) {
-    if (!to_layout.is_injective()) {  // the last ordinal of a shared slot has to be the last
-      if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop, 0, loop.size);
-      return copy_runs<std::uint32_t>(from, to, loop, 0, loop.size);
-    }
+    if (!to_layout.is_injective())  // the last ordinal of a shared slot has to be the last
+      return serial_for(loop.size, 1, [&](Index first, Index last) {
+        if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop, first, last);
+        copy_runs<std::uint32_t>(from, to, loop, first, last);
+      });
     loop = in_target_order(loop);
   }
   if (slot_bytes == 1)

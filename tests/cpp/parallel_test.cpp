@@ -27,10 +27,12 @@ class Parallel : public testing::Test {
  protected:
   ~Parallel() override { set_thread_count(before_); }
 
-  static std::vector<std::pair<Index, Index>> ranges(Index count, Index grain) {
+  /// `size`: the grain, or the Work of an item.
+  template <class Size>
+  static std::vector<std::pair<Index, Index>> ranges(Index count, Size size) {
     std::mutex mutex;
     std::vector<std::pair<Index, Index>> found;
-    parallel_for(count, grain, [&](Index first, Index last) {
+    parallel_for(count, size, [&](Index first, Index last) {
       const std::lock_guard lock(mutex);
       found.emplace_back(first, last);
     });
@@ -63,6 +65,22 @@ TEST_F(Parallel, RangesDependOnTheArgumentsAndTheNumberOfThreadsOnly) {
   EXPECT_EQ(ranges(1 << 20, 1).size(), 8U);
   set_thread_count(1);
   EXPECT_THAT(ranges(1 << 20, 1), ElementsAre(Pair(0, 1 << 20)));
+}
+
+TEST_F(Parallel, LongLoopsRunInRounds) {
+  constexpr Index round = detail::round_elements;
+  constexpr Index item = round / 4;
+  set_thread_count(2);
+  EXPECT_EQ(ranges(4 * round, Work{1}).size(), 16U);
+  EXPECT_THAT(ranges(9, Work{item}), ElementsAre(Pair(0, 1), Pair(1, 2), Pair(2, 3), Pair(3, 4), Pair(4, 5),
+                                                 Pair(5, 6), Pair(6, 7), Pair(7, 8), Pair(8, 9)));
+  EXPECT_THAT(ranges(9, Work{item, 9}), ElementsAre(Pair(0, 9)));
+  EXPECT_THAT(ranges(100, Work{1}), ElementsAre(Pair(0, 100)));
+  set_thread_count(1);
+  EXPECT_THAT(ranges(9, Work{item}), ElementsAre(Pair(0, 4), Pair(4, 8), Pair(8, 9)));
+  std::vector<std::pair<Index, Index>> found;
+  serial_for(9, item, [&](Index first, Index last) { found.emplace_back(first, last); });
+  EXPECT_THAT(found, ElementsAre(Pair(0, 4), Pair(4, 8), Pair(8, 9)));
 }
 
 TEST_F(Parallel, SizesAtTheEndsOfTheNumbers) {

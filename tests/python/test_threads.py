@@ -10,8 +10,7 @@ import time
 import pytest
 
 import orlop
-from orlop import friendly
-
+from orlop import DType, friendly
 
 pytestmark = pytest.mark.usefixtures("unchanged_thread_count")
 
@@ -85,25 +84,49 @@ def test_long_kernels_run_without_the_interpreter():
     pytest.fail("no other thread ran during a kernel")
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_a_long_product():
-    operand = friendly.ones(4608, 4608)
+LONG_CALLS = {
+    "product": (lambda: friendly.ones(4608, 4608), lambda operand: orlop.matmul(operand, operand)),
+    "elementwise": (lambda: friendly.full(1 << 25, value=1.5), lambda operand: orlop.pow(operand, operand)),
+    "order": (lambda: orlop.sin(friendly.arange(1 << 23, dtype=DType.Float32)), orlop.sort),
+}
 
-    def product():
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("name", LONG_CALLS)
+def test_an_interrupt_ends_a_long_call(name):
+    make, call = LONG_CALLS[name]
+    operand = make()
+
+    def timed():
         start = time.process_time()
         try:
-            orlop.matmul(operand, operand)
+            call(operand)
         finally:
             seconds.append(time.process_time() - start)
 
     seconds = []
-    product()
+    timed()
     timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        product()
+        timed()
     timer.join()
     assert seconds[1] < seconds[0] / 2  # of the processors: what else they do does not count
+    assert operand.carrier.version == 0
+
+
+def test_an_interrupt_does_not_end_a_write_midway():
+    source, target = friendly.full(1 << 25, value=1.5), friendly.zeros(1 << 25)
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # afterwards
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            target.carrier.scatter(source, target, source.layout)
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert target.carrier.version == 1
+    assert friendly.item(orlop.reduce_min(target, "i -> 1")) == 1.5
 
 
 def test_operand_released_by_another_thread_stays_valid_for_the_kernel_that_reads_it():

@@ -23,7 +23,23 @@ class ORLOP_API BlockingScope {
 /// scopes.
 ORLOP_API void check_interrupts();
 
+/// While it lives, an interrupted user can end the long loops of this thread (see parallel_for): put around
+/// what writes only to memory that nobody else knows yet, from memory that stays whatever a handler does.
+class ORLOP_API InterruptibleScope {
+ public:
+  InterruptibleScope() noexcept;
+  InterruptibleScope(const InterruptibleScope&) = delete;
+  InterruptibleScope& operator=(const InterruptibleScope&) = delete;
+  ~InterruptibleScope();
+
+ private:
+  bool was_interruptible_;
+};
+
 namespace detail {
+/// What a loop calls between its rounds: check_interrupts() in an InterruptibleScope, now and then.
+ORLOP_API void check_interrupts_of_loop();
+
 /// How a binding lets the interpreter go (null: it was not held) and takes it back; and
 /// check_interrupts().
 struct BlockingHooks {

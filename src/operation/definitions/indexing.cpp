@@ -25,6 +25,7 @@ class IndexingDefinition : public Definition {
       raise<TypeError>(name(), "axis must be an integer: got ", arguments.back().type_name());
   }
 
+  [[nodiscard]] bool checks_values() const noexcept override { return true; }
   void check_values(std::span<const Argument> arguments,
                     std::span<const KernelOperand> operands) const override {
     const Layout& data = arguments[0].tensor()->layout();

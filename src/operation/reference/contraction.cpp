@@ -4,6 +4,7 @@
 #include "operation/kept_sums.hpp"
 #include "operation/matrix.hpp"
 #include "operation/reference/kernels.hpp"
+#include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
 
@@ -26,7 +27,7 @@ void contract(const KernelCall& call) {
   const std::vector<Operand> left = copied(lhs);
   const std::vector<Operand> right = copied(rhs);
   std::vector<Accumulator> sums(static_cast<std::size_t>(lhs.rows()));
-  for (Index j = 0; j < rhs.rows(); ++j) {
+  const auto contract_column = [&](Index j) {
     Slot* const slots = result + columns[static_cast<std::size_t>(j)];
     const auto slot = [&](std::size_t i) -> Slot& { return slots[rows[i]]; };
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = kept_sums::start<Accumulator>(slot(i));
@@ -37,7 +38,10 @@ void contract(const KernelCall& call) {
     }
     for (std::size_t i = 0; i < sums.size(); ++i)
       slot(i) = kept_sums::finish<Slot>(call.plan.operation, sums[i]);
-  }
+  };
+  serial_for(rhs.rows(), lhs.rows() * lhs.terms(), [&](Index j, Index end) {
+    for (; j < end; ++j) contract_column(j);
+  });
 }
 
 void matmul(const KernelCall& call) {

@@ -3,7 +3,7 @@
 
 #include "operation/elementwise_functions.hpp"
 #include "operation/reference/kernels.hpp"
-#include "orlop/layout/iteration.hpp"
+#include "operation/rounds.hpp"
 
 namespace orlop::inline v0 {
 
@@ -20,7 +20,7 @@ void elementwise(const KernelCall& call) {
   std::ranges::transform(operands, layouts.begin(), &KernelOperand::layout);
   const StridedLoop loop = coalesce_together(call.layout.extents(), {layouts.data(), operands.size()});
   Index ordinal = 0;  // and the slot of the result, whose layout is canonical
-  for_each_run(loop, 0, loop.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run_in_rounds(loop, 1, [&](std::span<const Index> offsets, Index count) {
     for (Index k = 0; k < count; ++k, ++ordinal) {
       std::array<float, max_operands> converted;
       std::array<const std::byte*, max_operands> elements;

@@ -6,6 +6,7 @@
 #include "operation/exact_integer.hpp"
 #include "operation/indexing_loops.hpp"
 #include "operation/reference/kernels.hpp"
+#include "operation/rounds.hpp"
 #include "operation/strided_copy.hpp"
 
 namespace orlop::inline v0 {
@@ -16,12 +17,14 @@ namespace {
 template <class Body>
 void for_each_item(const IndexingLoops& loops, Body body) {
   const StridedLoop& others = loops.others();
-  for_each_run(others, 0, others.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run_in_rounds(others, loops.size(), [&](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i)
-      loops.for_each_block(0, loops.size(), [&](const IndexingLoops::Block& block) {
-        for (Index k = 0; k < block.count; ++k)
-          body(offsets[0] + i * others.step(0) + block.table[static_cast<std::size_t>(k)],
-               offsets[1] + i * others.step(1) + block.item + k * block.item_step);
+      serial_for(loops.size(), 1, [&](Index first, Index last) {
+        loops.for_each_block(first, last, [&](const IndexingLoops::Block& block) {
+          for (Index k = 0; k < block.count; ++k)
+            body(offsets[0] + i * others.step(0) + block.table[static_cast<std::size_t>(k)],
+                 offsets[1] + i * others.step(1) + block.item + k * block.item_step);
+        });
       });
   });
 }

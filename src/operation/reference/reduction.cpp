@@ -2,6 +2,7 @@
 #include "operation/kept_sums.hpp"
 #include "operation/reduction_loops.hpp"
 #include "operation/reference/kernels.hpp"
+#include "operation/rounds.hpp"
 
 namespace orlop::inline v0 {
 
@@ -91,13 +92,13 @@ void fold_fibres(const KernelCall& call) {
   };
   const auto fold_fibre = [&, &reduced = reduced](const T* first, Result& slot) {
     Fold fold = begin(slot);
-    for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+    for_each_run_in_rounds(reduced, 1, [&](std::span<const Index> offsets, Index count) {
       const T* const run = first + offsets[0];
       for (Index i = 0; i < count; ++i) fold.add(run[i * reduced.step(0)]);
     });
     slot = fold.result();
   };
-  for_each_run(kept, 0, kept.size, [&, &kept = kept](std::span<const Index> offsets, Index count) {
+  for_each_run_in_rounds(kept, reduced.size, [&, &kept = kept](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i)
       fold_fibre(data + offsets[0] + i * kept.step(0), result[offsets[1] + i * kept.step(1)]);
   });

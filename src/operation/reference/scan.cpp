@@ -21,12 +21,14 @@ void scan_fibres(const KernelCall& call, Accumulated start, Step step, Stored st
     read_fibre(loops, 0, reinterpret_cast<const T*>(call.operands[0].data) + at[0], fibre.data());
     T* const result = reinterpret_cast<T*>(call.result) + at[1];
     Accumulated accumulated = start;
-    for (Index i = 0; i < size; ++i) {
-      const Index ordinal = parameters.is_backward ? size - 1 - i : i;
-      const Accumulated next = step(accumulated, fibre[static_cast<std::size_t>(ordinal)]);
-      result[ordinal * loops.result_step] = stored(parameters.is_exclusive ? accumulated : next);
-      accumulated = next;
-    }
+    serial_for(size, 1, [&](Index i, Index end) {
+      for (; i < end; ++i) {
+        const Index ordinal = parameters.is_backward ? size - 1 - i : i;
+        const Accumulated next = step(accumulated, fibre[static_cast<std::size_t>(ordinal)]);
+        result[ordinal * loops.result_step] = stored(parameters.is_exclusive ? accumulated : next);
+        accumulated = next;
+      }
+    });
   });
 }
 

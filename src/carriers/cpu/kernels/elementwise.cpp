@@ -257,10 +257,7 @@ class Tiles {
   /// Whether rows are long enough to be worth it.
   [[nodiscard]] bool is_useful() const { return loop_.rank() >= 2 && loop_.extents[0] >= 32; }
   [[nodiscard]] Index count() const { return length_tiles_ * line_tiles_ * planes_; }
-  /// How many are worth a thread.
-  [[nodiscard]] Index grain() const {
-    return std::max<Index>(parallel_grain / (tile_length_ * tile_lines_), 1);
-  }
+  [[nodiscard]] Index elements() const { return tile_length_ * tile_lines_; }  // of one
 
   void compute_tiles(Index first, Index last) const {
     Buffers buffers;
@@ -496,11 +493,11 @@ void elementwise(const KernelCall& call) {
   if (size <= block_size) return compute_blocks(call, block, streams, 0, size);
   if (is_gathered) {
     if (const Tiles tiles(call, functions); tiles.is_useful())
-      return parallel_for(tiles.count(), tiles.grain(),
+      return parallel_for(tiles.count(), Work{tiles.elements()},
                           [&](Index first, Index last) { tiles.compute_tiles(first, last); });
   }
   if (size < 2 * parallel_grain) return compute_blocks(call, block, streams, 0, size);
-  parallel_for((size - 1) / block_size + 1, parallel_grain / block_size, [&](Index first, Index last) {
+  parallel_for((size - 1) / block_size + 1, Work{block_size}, [&](Index first, Index last) {
     Streams own;
     open(own);
     compute_blocks(call, block, own, first * block_size, std::min(size, last * block_size));

@@ -64,22 +64,25 @@ void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
   const Index width = std::min(std::max<Index>(least_work / length, is_contiguous ? 512 : 1), others.size);
   const Index across = (loops.size() - 1) / length + 1;
   const Index units = ((others.size - 1) / width + 1) * across;
-  parallel_for(units, std::max<Index>(parallel_grain / (length * width), 1), [&](Index first, Index last) {
+  parallel_for(units, Work{length * width}, [&](Index first, Index last) {
     for (; first < last; ++first) {
       const Index coordinate = first / across * width;
       const Index index = first % across * length;
       const Index end = std::min(index + length, loops.size());
-      if (width == 1 && loops.is_dense())
-        for_each_run(others, coordinate, coordinate + 1, [&](std::span<const Index> offsets, Index) {
-          loops.for_each_dense(
-              index, end, [body, table_start = offsets[0], item_start = offsets[1]](Index table, Index item) {
-                body(table_start + table, item_start + item);
-              });
-        });
-      else
-        loops.for_each_block(index, end, [&](const IndexingLoops::Block& block) {
-          for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
-        });
+      serial_for(end - index, width, [&](Index from, Index to) {
+        if (width == 1 && loops.is_dense())
+          for_each_run(others, coordinate, coordinate + 1, [&](std::span<const Index> offsets, Index) {
+            loops.for_each_dense(
+                index + from, index + to,
+                [body, table_start = offsets[0], item_start = offsets[1]](Index table, Index item) {
+                  body(table_start + table, item_start + item);
+                });
+          });
+        else
+          loops.for_each_block(index + from, index + to, [&](const IndexingLoops::Block& block) {
+            for_each_item(loops, block, coordinate, std::min(coordinate + width, others.size), body);
+          });
+      });
     }
   });
 }
@@ -96,7 +99,7 @@ bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
   if (!fits) return false;
   const auto* const table = reinterpret_cast<const float*>(call.operands[0].data);
   const bool streams = is_streamed(call.layout.size() * bytes);
-  parallel_for(loops.size(), parallel_grain / width, [&](Index first, Index last) {
+  parallel_for(loops.size(), Work{width}, [&](Index first, Index last) {
     alignas(64) std::array<float, height * most> rows;
     loops.for_each_block(first, last, [&](const IndexingLoops::Block& block) {
       for (Index start = 0; start < block.count; start += height) {
@@ -118,7 +121,7 @@ bool gather_rows(const KernelCall& call, const IndexingLoops& loops) {
 /// Gathers the four columns at `result`, `column_step` apart; `table` has their slots as rows.
 void gather_four(const IndexingLoops& loops, const float* table, float* result, Index column_step) {
   constexpr Index width = 4;
-  parallel_for(loops.size(), parallel_grain / width, [&](Index first, Index last) {
+  parallel_for(loops.size(), Work{width}, [&](Index first, Index last) {
     loops.for_each_block(first, last, [=](const IndexingLoops::Block& block) {
       const Index* const rows = block.table.data();
       float* const to = result + block.item;
@@ -150,16 +153,19 @@ bool gather_columns(const KernelCall& call, const IndexingLoops& loops) {
   if (!fits) return false;
   const Index step = others.step(0);
   const Scratch<float> rows(height * width);
-  for (Index column = 0; column < others.size; column += width) {
+  const auto gather_some = [&](Index column) {
     const Index start = std::min(column, others.size - width);  // the last ones may overlap
     const std::byte* const table = call.operands[0].data + start * step * bytes;
-    parallel_for(height, parallel_grain / width, [&](Index first, Index last) {
+    parallel_for(height, Work{width}, [&](Index first, Index last) {
       const Plane plane{width, step * bytes, bytes, last - first, bytes, width * bytes};
       copy_plane(table + first * bytes, rows.bytes() + first * width * bytes, plane, bytes);
     });
     gather_four(loops, rows.data(), reinterpret_cast<float*>(call.result) + start * others.step(1),
                 others.step(1));
-  }
+  };
+  serial_for((others.size - 1) / width + 1, width * loops.size(), [&](Index first, Index last) {
+    for (; first < last; ++first) gather_some(first * width);
+  });
   return true;
 }
 
@@ -219,8 +225,10 @@ void scatter_add(const KernelCall& call) {
   auto* const result = reinterpret_cast<std::int32_t*>(call.result);
   std::vector<std::int64_t> sums(result, result + call.layout.cosize());
   add_updates<std::int32_t>(call, sums.data());
-  std::transform(sums.begin(), sums.end(), result,
-                 [&](std::int64_t sum) { return checked_int32(call.plan.operation, sum); });
+  serial_for(call.layout.cosize(), 1, [&](Index first, Index last) {
+    std::transform(sums.begin() + first, sums.begin() + last, result + first,
+                   [&](std::int64_t sum) { return checked_int32(call.plan.operation, sum); });
+  });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "carriers/cpu/kernels/kernels.hpp"
 #include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/axis_loops.hpp"
+#include "operation/rounds.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 
@@ -23,8 +24,9 @@ namespace {
 using Key = std::uint32_t;
 using Item = std::uint64_t;  // a key above a position: ascending items are a stable order
 
-constexpr Index block_size = 128;      // elements that are looked at together, in vectors
-constexpr Index selection_block = 32;  // the same where one that may win is then read one by one
+constexpr Index block_size = 128;             // elements that are looked at together, in vectors
+constexpr Index selection_block = 32;         // the same where one that may win is then read one by one
+constexpr Index long_fibre = Index{1} << 21;  // its sort takes a tenth of a second
 constexpr Key greatest_key = 0xFFFFFFFFU;
 constexpr Key sign_bit = 0x80000000U;
 
@@ -76,17 +78,18 @@ class Room {
 Key key_in(Item item) { return static_cast<Key>(item >> 32); }
 Key key_in(Key key) { return key; }
 
-/// The elements of one sort in ranges, each for a thread.
+/// The elements of one sort in ranges: one for each thread, in long sorts some.
 class Ranges {
  public:
   explicit Ranges(Index size)
-      : size_(size), count_(std::clamp(size / parallel_grain, Index{1}, thread_count())) {}
+      : size_(size),
+        count_(std::clamp(size / parallel_grain, Index{1}, std::max(thread_count(), size / long_fibre))) {}
 
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(count_); }
   /// Calls `body(range, first, last)` for each.
   template <class Body>
   void for_each(Body body) const {
-    parallel_for(count_, 1, [&](Index range, Index end) {
+    parallel_for(count_, Work{size_ / count_}, [&](Index range, Index end) {
       for (; range < end; ++range)
         body(static_cast<std::size_t>(range), size_ * range / count_, size_ * (range + 1) / count_);
     });
@@ -257,17 +260,19 @@ void restore_bits(const float* elements, Index size, float* sorted) {
   const auto is_special = [](float x) {
     return static_cast<std::uint32_t>(x == 0) | static_cast<std::uint32_t>(x != x);
   };
-  for (Index first = 0; first < size; first += block_size) {
-    const Index end = std::min(first + block_size, size);
+  const auto restore = [&](Index first, Index end) {
     std::uint32_t is_any = 0;
     for (Index i = first; i < end; ++i) is_any |= is_special(elements[i]);
-    if (is_any == 0) continue;
+    if (is_any == 0) return;
     for (Index i = first; i < end; ++i) {
       const float x = elements[i];
       if (x == 0 && zero != last_zero) *zero++ = x;
       if (x != x && nan != last_nan) *nan++ = x;
     }
-  }
+  };
+  serial_for(size, 1, [&](Index first, Index last) {
+    for (; first < last; first += block_size) restore(first, std::min(first + block_size, last));
+  });
 }
 
 /// Orders elements without their positions: only keys move, and equal keys mean equal bits but for zeros and
@@ -308,16 +313,18 @@ void select_items(const T* elements, Index size, Index count, Item* items) {
     limit = items[count - 1];
     last = elements[position_of(limit)];
   };
-  for (Index first = 0; first < size; first += selection_block) {
-    const Index end = std::min(first + selection_block, size);
-    if (limit != ~Item{0} && !may_precede<IsDescending>(elements + first, end - first, last)) continue;
+  const auto select = [&](Index first, Index end) {
+    if (limit != ~Item{0} && !may_precede<IsDescending>(elements + first, end - first, last)) return;
     for (Index i = first; i < end; ++i) {
       const Item item = item_of(key_of<IsDescending>(elements[i]), i);
       if (item > limit) continue;
       items[kept++] = item;
       if (kept == room) keep_first();
     }
-  }
+  };
+  serial_for(size, 1, [&](Index first, Index end) {
+    for (; first < end; first += selection_block) select(first, std::min(first + selection_block, end));
+  });
   std::nth_element(items, items + count - 1, items + kept);
   std::sort(items, items + count);
 }
@@ -372,7 +379,7 @@ class Order {
 // --- All fibres -----------------------------------------------------------------------------------------
 
 constexpr Index panel_fibres = 16;                // neighbours that are copied together
-constexpr Index least_elements = Index{1} << 14;  // that are worth a thread
+constexpr Index element_work = 4;                 // of a cheap loop's elements
 constexpr Index panel_elements = Index{1} << 20;  // of a panel, where that leaves one fibre
 
 /// Neighbouring fibres, each in one piece.
@@ -381,14 +388,14 @@ class Panel {
  public:
   Panel(Index fibres, Index size)
       : pitch_(size + 16),  // neighbours do not fall on the same cache sets
-        elements_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(fibres * pitch_))) {}
+        elements_(fibres * pitch_) {}
 
-  [[nodiscard]] T* fibre(Index number) { return elements_.get() + number * pitch_; }
+  [[nodiscard]] T* fibre(Index number) { return elements_.data() + number * pitch_; }
   [[nodiscard]] Index pitch() const { return pitch_; }
 
  private:
   Index pitch_;
-  std::unique_ptr<T[]> elements_;
+  Scratch<T> elements_;
 };
 
 /// Copies `width` neighbouring fibres, the first of which begins at `first`.
@@ -397,7 +404,7 @@ void read_panel(const AxisLoops& loops, const T* first, Index width, Panel<T>& p
   constexpr Index bytes = sizeof(T);
   const Index step = loops.along.step(0) * bytes;
   T* to = panel.fibre(0);
-  for_each_run(loops.along, 0, loops.along.size, [&](std::span<const Index> offsets, Index count) {
+  for_each_run_in_rounds(loops.along, width, [&](std::span<const Index> offsets, Index count) {
     const Plane plane{count, step, bytes, width, loops.fibres.step(0) * bytes, panel.pitch() * bytes};
     copy_plane(reinterpret_cast<const std::byte*>(first + offsets[0]), reinterpret_cast<std::byte*>(to),
                plane, bytes);
@@ -409,10 +416,12 @@ void read_panel(const AxisLoops& loops, const T* first, Index width, Panel<T>& p
 template <class T>
 void write_panel(const AxisLoops& loops, Panel<T>& panel, Index count, Index width, T* first) {
   constexpr Index bytes = sizeof(T);
-  const Plane plane{width, panel.pitch() * bytes,    loops.fibres.step(1) * bytes, count,
-                    bytes, loops.result_step * bytes};
-  copy_plane(reinterpret_cast<const std::byte*>(panel.fibre(0)), reinterpret_cast<std::byte*>(first), plane,
-             bytes);
+  serial_for(count, width, [&](Index start, Index end) {
+    const Plane plane{width, panel.pitch() * bytes,    loops.fibres.step(1) * bytes, end - start,
+                      bytes, loops.result_step * bytes};
+    copy_plane(reinterpret_cast<const std::byte*>(panel.fibre(0) + start),
+               reinterpret_cast<std::byte*>(first + start * loops.result_step), plane, bytes);
+  });
 }
 
 template <bool IsDescending, class T, Written What>
@@ -435,8 +444,8 @@ void order_fibres(const KernelCall& call) {
             writes_in_place ? to + fibre * fibres.step(1) : target.fibre(fibre));
     if (!writes_in_place) write_panel(loops, target, count, width, to);
   };
-  const Index grain = std::max(Index{1}, least_elements / size);
-  parallel_for(fibres.size, grain, [&](Index begin, Index end) {
+  const Index least = size > long_fibre ? fibres.size : 1;  // long ones take all threads, one by one
+  parallel_for(fibres.size, Work{element_work * size, least}, [&](Index begin, Index end) {
     Ordering order(size, count);
     Panel<T> source(reads_in_place ? 0 : together, size);
     Panel<Result> target(writes_in_place ? 0 : together, count);

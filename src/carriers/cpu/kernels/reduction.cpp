@@ -205,8 +205,7 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   if (parts == 1) {
     // Long pieces of rows are read faster than short ones.
     const Index least = by_rows ? std::clamp<Index>(kept.size / thread_count(), 512, row_width) : 1;
-    const Index grain = std::max(parallel_grain / terms, least);
-    parallel_for(kept.size, grain, [&](Index first, Index last) {
+    parallel_for(kept.size, Work{terms, least}, [&](Index first, Index last) {
       std::vector<Partial> partials(static_cast<std::size_t>(std::min(last - first, row_width)));
       for (; first < last; first += row_width) {
         const Index end = std::min(first + row_width, last);
@@ -217,7 +216,7 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
     return;
   }
   std::vector<Partial> partials(static_cast<std::size_t>(parts * kept.size));
-  parallel_for(parts, 1, [&](Index first, Index last) {
+  parallel_for(parts, Work{terms / parts * kept.size}, [&](Index first, Index last) {
     for (; first < last; ++first)
       reduce_part(0, kept.size,
                   {terms / parts * first, first + 1 == parts ? terms : terms / parts * (first + 1)},

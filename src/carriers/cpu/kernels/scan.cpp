@@ -10,6 +10,7 @@
 #include "operation/exact_integer.hpp"
 #include "operation/modes.hpp"
 #include "operation/reduction_loops.hpp"
+#include "operation/rounds.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 
@@ -68,14 +69,15 @@ struct Extents {
   Index outer;
 };
 
-/// `Count` fibres from `source` to `result`, which may be one, in steps of `step` elements. Whether all that
-/// was stored is exact.
+/// The next `size` elements of `Count` fibres from `source` to `result`, which may be one, in steps of `step`
+/// elements: from `begins` on, where `sums` has been accumulated. Whether all that was stored is exact.
 template <class Rule, bool IsExclusive, std::size_t Count>
 bool scan_fibres(const typename Rule::Element* source, typename Rule::Element* result,
-                 std::array<Index, Count> at, Index size, Index step) {
+                 std::array<Index, Count>& begins, Index size, Index step,
+                 std::array<typename Rule::Accumulated, Count>& sums) {
   using Accumulated = Rule::Accumulated;
-  std::array<Accumulated, Count> accumulated;
-  accumulated.fill(Rule::start);
+  std::array<Index, Count> at = begins;
+  std::array<Accumulated, Count> accumulated = sums;
   Accumulated lost = 0;
   for (Index i = 0; i < size; ++i)
     for (std::size_t lane = 0; lane < Count; ++lane) {
@@ -86,16 +88,18 @@ bool scan_fibres(const typename Rule::Element* source, typename Rule::Element* r
       at[lane] += step;
       accumulated[lane] = next;
     }
+  begins = at;
+  sums = accumulated;
   return lost == 0;
 }
 
 /// The same for a lone fibre whose order of additions is free (P10): each second sum adds a pair.
 template <>
-bool scan_fibres<FloatingSum, false, 1>(const float* source, float* result, std::array<Index, 1> at,
-                                        Index size, Index step) {
-  source += at[0];
-  result += at[0];
-  double sum = 0;
+bool scan_fibres<FloatingSum, false, 1>(const float* source, float* result, std::array<Index, 1>& begins,
+                                        Index size, Index step, std::array<double, 1>& sums) {
+  source += begins[0];
+  result += begins[0];
+  double sum = sums[0];
   Index i = 0;
   for (; i + 2 <= size; i += 2) {
     const double first{source[i * step]};
@@ -104,7 +108,9 @@ bool scan_fibres<FloatingSum, false, 1>(const float* source, float* result, std:
     sum += first + second;
     result[(i + 1) * step] = static_cast<float>(sum);
   }
-  if (i < size) result[i * step] = static_cast<float>(sum + double{source[i * step]});
+  if (i < size) result[i * step] = static_cast<float>(sum += double{source[i * step]});
+  begins[0] += size * step;
+  sums[0] = sum;
   return true;
 }
 
@@ -134,8 +140,8 @@ class Scan {
   /// Whether all that was stored is exact.
   [[nodiscard]] bool run() const {
     std::atomic<bool> is_exact = true;
-    const Index grain = std::max(least_width, parallel_grain / extents_.size);
-    parallel_for(extents_.inner * extents_.outer, grain, [&](Index first, Index last) {
+    const Work fibre{extents_.size, least_width};
+    parallel_for(extents_.inner * extents_.outer, fibre, [&](Index first, Index last) {
       const bool is_range_exact =
           extents_.inner < least_width ? scan_one_by_one(first, last) : scan_side_by_side(first, last);
       if (!is_range_exact) is_exact = false;
@@ -175,20 +181,29 @@ class Scan {
               ordinal(0) * extents_.inner;
       ++fibre;
     }
-    return scan_fibres<Rule, IsExclusive>(source_, result_, at, extents_.size,
-                                          IsBackward ? -extents_.inner : extents_.inner);
+    std::array<typename Rule::Accumulated, Count> accumulated;
+    accumulated.fill(Rule::start);
+    bool is_exact = true;
+    serial_for(extents_.size, Count, [&](Index first, Index last) {
+      is_exact = scan_fibres<Rule, IsExclusive>(source_, result_, at, last - first,
+                                                IsBackward ? -extents_.inner : extents_.inner, accumulated) &&
+                 is_exact;
+    });
+    return is_exact;
   }
 
   [[nodiscard]] bool scan_rows(Index first, Index width) const {
     std::array<typename Rule::Accumulated, row_width> accumulated;
     std::fill_n(accumulated.begin(), width, Rule::start);
     bool is_exact = true;
-    for (Index i = 0; i < extents_.size; ++i) {
-      const Index at = first + ordinal(i) * extents_.inner;
-      if (source_ != result_)
-        std::memcpy(result_ + at, source_ + at, static_cast<std::size_t>(width) * sizeof(Element));
-      is_exact = scan_row<Rule, IsExclusive>(accumulated.data(), result_ + at, width) && is_exact;
-    }
+    serial_for(extents_.size, width, [&](Index i, Index end) {
+      for (; i < end; ++i) {
+        const Index at = first + ordinal(i) * extents_.inner;
+        if (source_ != result_)
+          std::memcpy(result_ + at, source_ + at, static_cast<std::size_t>(width) * sizeof(Element));
+        is_exact = scan_row<Rule, IsExclusive>(accumulated.data(), result_ + at, width) && is_exact;
+      }
+    });
     return is_exact;
   }
 
@@ -252,12 +267,13 @@ void multiply_fibres(const typename Rule::Element* first, Index step, const Stri
                      typename Rule::Accumulated* products) {
   std::array<typename Rule::Accumulated, Count> product;
   product.fill(Rule::start);
-  for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+  const auto multiply = [&](std::span<const Index> offsets, Index count) {
     const auto* factors = first + offsets[0];
     for (Index i = 0; i < count; ++i, factors += reduced.step(0))
       for (std::size_t lane = 0; lane < Count; ++lane)
         product[lane] = Rule::next(product[lane], factors[static_cast<Index>(lane) * step]);
-  });
+  };
+  for_each_run_in_rounds(reduced, Count, multiply);
   std::copy(product.begin(), product.end(), products);
 }
 
@@ -266,7 +282,7 @@ template <class Rule>
 void multiply_rows(const typename Rule::Element* first, Index width, const StridedLoop& reduced,
                    typename Rule::Accumulated* products) {
   std::fill_n(products, width, Rule::start);
-  for_each_run(reduced, 0, reduced.size, [&](std::span<const Index> offsets, Index count) {
+  const auto multiply = [&](std::span<const Index> offsets, Index count) {
     const auto* row = first + offsets[0];
     const Index step = reduced.step(0);
     Index i = 0;
@@ -278,7 +294,8 @@ void multiply_rows(const typename Rule::Element* first, Index width, const Strid
       }
     for (; i < count; ++i, row += step)
       for (Index lane = 0; lane < width; ++lane) products[lane] = Rule::next(products[lane], row[lane]);
-  });
+  };
+  for_each_run_in_rounds(reduced, width, multiply);
 }
 
 /// Every fibre's product, as `stored` has it.
@@ -298,8 +315,8 @@ void multiply_all(const KernelCall& call, Stored stored) {
       for (Index fibre = 0; fibre < fibres; ++fibre)
         multiply_fibres<Rule, 1>(first + fibre * kept.step(0), 0, reduced, products + fibre);
   };
-  const Index grain = std::max(least_width, parallel_grain / reduced.size);
-  parallel_for(kept.size, grain, [&](Index begin, Index end) {
+  const Work fibre{reduced.size, least_width};
+  parallel_for(kept.size, fibre, [&](Index begin, Index end) {
     std::array<typename Rule::Accumulated, row_width> products;
     for_each_run(kept, begin, end, [&](std::span<const Index> offsets, Index count) {
       const Index together =

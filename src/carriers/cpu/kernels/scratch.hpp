@@ -15,6 +15,7 @@ class Scratch {
  public:
   Scratch() = default;
   explicit Scratch(Index count) : size_(count) {
+    if (count == 0) return;
     if (count <= std::numeric_limits<Index>::max() / Index{sizeof(T)})
       memory_ = allocate_host_memory(static_cast<std::size_t>(count) * sizeof(T), false);
     if (!memory_)
