@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 #include "layout/nest.hpp"
 #include "orlop/base/scalar.hpp"
@@ -34,6 +35,23 @@ struct Leaves {
   }
   return {layout.extents().subspan(before, count), layout.strides().subspan(before, count)};
 }
+
+/// The leaves of one top-level mode after the other, in one walk; the layout outlives it.
+class ModeLeaves {
+ public:
+  explicit ModeLeaves(const Layout& layout) noexcept : layout_(&layout), cursor_(layout.shape().nest()) {}
+
+  Leaves next() noexcept {
+    const std::size_t count = cursor_.skip().size();
+    const std::size_t first = std::exchange(before_, before_ + count);
+    return {layout_->extents().subspan(first, count), layout_->strides().subspan(first, count)};
+  }
+
+ private:
+  const Layout* layout_;
+  detail::NestCursor cursor_;
+  std::size_t before_ = 0;
+};
 
 /// The top-level mode that the integer `given` for `argument` names among `rank` (P52); ValueError.
 [[nodiscard]] std::size_t to_mode(std::string_view operation, std::string_view argument, const Scalar& given,

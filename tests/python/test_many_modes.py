@@ -8,7 +8,8 @@ import time
 import pytest
 
 import orlop
-from orlop import CPU, Layout, Node, Shape, Stride, Tensor, Tree
+from orlop import CPU, DType, FileBacked, Layout, Node, Shape, Stride, Tensor, Tree
+from orlop.carriers.tiled_evictable import TiledEvictable
 
 MODES = 100_000
 SYMBOLS = [f"s{number}" for number in range(MODES)]
@@ -47,6 +48,12 @@ CASES = {
     "slice": lambda flat, nested: tensor(flat)[(slice(None),) * MODES],
     "slice of nested modes": lambda flat, nested: tensor(nested)[(slice(None), 0) * (MODES // 4)],
     "squeeze": lambda flat, nested: orlop.squeeze(tensor(flat), -1),
+    "broadcast_in_dim": lambda flat, nested: orlop.broadcast_in_dim(
+        tensor(Layout(Shape(1), Stride(1))), flat.shape, (MODES // 2,)
+    ),
+    "broadcast_in_dim beside nested modes": lambda flat, nested: orlop.broadcast_in_dim(
+        tensor(nested), Shape(*(1, (1, 1)) * (MODES // 2)), tuple(range(1, MODES, 2))
+    ),
     "unsqueeze beside nested modes": lambda flat, nested: orlop.unsqueeze(tensor(nested), -1),
     "compose with a shape": lambda flat, nested: nested.compose(Shape(*(1,) * (MODES // 2))),
     "compose with tiles": lambda flat, nested: nested.compose([Layout(Shape(1), Stride(1))] * (MODES // 2)),
@@ -105,3 +112,21 @@ def test_operands_that_do_not_broadcast_are_refused_at_once():
     left, right = operand(2), operand(3)
     call = lambda: refused(ValueError, lambda: orlop.add(left, right))  # noqa: E731
     assert seconds_of(call) < most_seconds()
+
+
+def tiled(layout):
+    ones = (1,) * (MODES - 1)
+    carrier = TiledEvictable(CPU(4), FileBacked(dtype=DType.Float32), (2, *ones), (2, *ones))
+    return Tensor(carrier, 0, layout)
+
+
+@pytest.mark.parametrize("kind", ["flat", "nested"])
+def test_tiles_of_a_hundred_thousand_modes_take_no_time_to_speak_of(kind):
+    first, other = {"flat": ((4, 1), (1, 4)), "nested": (((2, 2), (1, 2)), ((1, 1), (4, 4)))}[kind]
+    layout = Layout(Shape(first[0], *(other[0],) * (MODES - 1)), Stride(first[1], *(other[1],) * (MODES - 1)))
+
+    def compute():
+        tensor = tiled(layout)
+        orlop.add(tensor, tensor)
+
+    assert seconds_of(compute) < most_seconds()

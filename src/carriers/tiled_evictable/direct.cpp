@@ -237,8 +237,9 @@ void check_geometry(const ResolvedInvocation& invocation) {
     const std::vector<Index>& logical = carrier->grid().logical_shape();
     const Layout& layout = tensor->layout();
     bool is_full = layout.rank() == logical.size();
+    ModeLeaves modes(layout);
     for (std::size_t mode = 0; is_full && mode < logical.size(); ++mode)
-      is_full = leaves_of_modes(layout, mode, mode + 1).size() == logical[mode];
+      is_full = modes.next().size() == logical[mode];
     if (!is_full)
       throw UnsupportedOperationPlan(
           RefusalKind::Invocation, carrier->carrier_class(), invocation.plan(),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 
+#include "layout/nest.hpp"
 #include "orlop/base/checked.hpp"
 #include "orlop/carriers/tiled_evictable/tile_grid.hpp"
 
@@ -145,9 +146,10 @@ bool TileGrid::has_footprints(const Layout& layout, Index offset) const {
   SumSet elements;
   SumSet slots;
   Index step = 1;
+  detail::ModeReader modes(layout);
   for (std::size_t axis = 0; axis < rank(); ++axis) {
     slots.add(tile_shape_[axis], step);
-    if (!split_mode(layout.mode(axis), tile_shape_[axis], tile_shape_[axis] * step, elements)) return false;
+    if (!split_mode(modes.mode(), tile_shape_[axis], tile_shape_[axis] * step, elements)) return false;
     step *= logical_shape_[axis];
   }
   return elements == slots;
@@ -160,8 +162,9 @@ void TileGrid::check_layout(std::string_view of, const Layout& layout, Index off
   if (offset == 0 && layout.is_canonical() && layout.is_flat() &&
       std::ranges::equal(layout.extents(), logical_shape_))
     return;
+  detail::ModeReader modes(layout);
   for (std::size_t axis = 0; axis < rank(); ++axis)
-    if (const Index size = layout.mode(axis).size(); size != logical_shape_[axis])
+    if (const Index size = modes.mode().size(); size != logical_shape_[axis])
       raise<ValueError>(of, "mode ", axis, " of a full Tensor on this carrier has size ",
                         logical_shape_[axis], ": got ", size);
   if (!has_footprints(layout, offset))

@@ -26,11 +26,12 @@ class PointwiseAxis {
     std::size_t first, last;
   };
 
-  PointwiseAxis(const Layout& result, std::span<const StepOperand> operands, std::size_t mode)
-      : extents_(leaves_of_modes(result, mode, mode + 1).extents),
-        result_strides_(leaves_of_modes(result, mode, mode + 1).strides) {
-    for (const StepOperand& operand : operands)
-      add(leaves_of_modes(operand.layout(), mode, mode + 1), operand.tile_shape()[mode]);
+  /// Number `mode` of the modes, whose leaves each gives next.
+  PointwiseAxis(const Leaves& result, std::span<const StepOperand> operands,
+                std::span<ModeLeaves> operand_modes, std::size_t mode)
+      : extents_(result.extents), result_strides_(result.strides) {
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      add(operand_modes[i].next(), operands[i].tile_shape()[mode]);
     const Index size = product(extents_);
     // There is one for each tile at least: where memory does not suffice for them, that shows now.
     Index tiles = 0;
@@ -141,8 +142,12 @@ class PointwiseSteps final : public StepSequence {
  public:
   PointwiseSteps(const Shape& shape, std::span<const StepOperand> operands)
       : result_(Layout::canonical(shape)), operands_(operands.begin(), operands.end()) {
+    ModeLeaves result_modes(result_);
+    std::vector<ModeLeaves> operand_modes;
+    operand_modes.reserve(operands_.size());
+    for (const StepOperand& operand : operands_) operand_modes.emplace_back(operand.layout());
     for (std::size_t mode = 0; mode < result_.rank(); ++mode) {
-      axes_.emplace_back(result_, operands_, mode);
+      axes_.emplace_back(result_modes.next(), operands_, operand_modes, mode);
       count_ = checked_multiply(count_, static_cast<Index>(axes_.back().groups().size()), "steps");
       for (const auto& group : axes_.back().groups())
         pairs_different_tiles_ = pairs_different_tiles_ || group.tiles[0] != group.tiles[1];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "layout/nest.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/blocking.hpp"
 #include "orlop/storage/normalize.hpp"
@@ -36,9 +37,10 @@ SelectedTiles::SelectedTiles(const TileGrid& grid, const DType& dtype, const Lay
   std::vector<Index> extents{1};
   std::vector<Index> tile_strides{0};
   std::vector<Index> compact_strides{0};
+  detail::ModeReader modes(layout);
   for (std::size_t axis = 0; axis < grid.rank(); ++axis) {
     // The leaves that count inside a tile come first; what they step over, others step from tile to tile.
-    const Layout mode = layout.mode(axis).coalesce();
+    const Layout mode = modes.mode().coalesce();
     Index covered = 1;
     for (std::size_t i = 0; i < mode.extents().size() && covered < grid.tile_shape()[axis]; ++i) {
       const Index part = std::min(mode.extents()[i], grid.tile_shape()[axis] / covered);

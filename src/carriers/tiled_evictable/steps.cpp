@@ -22,12 +22,15 @@ StepOperand StepOperand::tiled(const Layout& layout, std::span<const Index> grid
     logical.push_back(grid_shape[axis] * tile_shape[axis]);
   const std::vector<Index> slot_steps = steps_of(logical);
   const std::vector<Index> position_steps = steps_of(tile_shape);
+  std::vector<std::size_t> long_axes;  // a few: the others' coordinates are 0
+  for (std::size_t axis = 0; axis < logical.size(); ++axis)
+    if (logical[axis] > 1) long_axes.push_back(axis);
   // A step inside a tile is linear in positions as it is in slots; the others do not matter, since an element
   // is looked for from the first one of its tile.
   detail::Nest strides = layout.stride().nest();
   for (Index& stride : strides.leaves) {
     Index position = 0;
-    for (std::size_t axis = 0; axis < logical.size(); ++axis)
+    for (const std::size_t axis : long_axes)
       position += stride / slot_steps[axis] % logical[axis] * position_steps[axis];
     stride = position;
   }
@@ -42,8 +45,8 @@ StepOperand StepOperand::tiled(const Layout& layout, std::span<const Index> grid
 StepOperand StepOperand::dense(const Layout& layout, Index offset) {
   std::vector<Index> sizes;
   sizes.reserve(layout.rank());
-  for (std::size_t mode = 0; mode < layout.rank(); ++mode)
-    sizes.push_back(leaves_of_modes(layout, mode, mode + 1).size());
+  ModeLeaves modes(layout);
+  while (sizes.size() < layout.rank()) sizes.push_back(modes.next().size());
   std::vector<Index> grid(sizes.size(), 1);
   std::vector<Index> steps(sizes.size(), 0);
   return {layout, offset, false, std::move(grid), std::move(sizes), std::move(steps)};
