@@ -5,6 +5,7 @@
 #include <bit>
 #include <numeric>
 
+#include "layout/nest.hpp"
 #include "operation/cache_lines.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/carriers/cpu/cpu.hpp"
@@ -145,10 +146,12 @@ Tensor friendly::sum(const Tensor& tensor) {
                       layout.shape());
   if (layout.rank() > 26)
     raise<ValueError>("friendly", "too many modes to reduce: ", layout.rank(), "; at most 26");
-  std::vector<Nested<Node>> all;
-  all.reserve(layout.rank());
-  for (std::size_t i = 0; i < layout.rank(); ++i) all.emplace_back(Node::id(static_cast<Index>(i)));
-  const Argument rows(rearrange(tensor, Tree{Nested<Node>(Node::Leaf), Nested<Node>(std::move(all))}));
+  detail::NestBuilder builder;
+  builder.leaf(-1);
+  builder.push();
+  for (std::size_t i = 0; i < layout.rank(); ++i) builder.leaf(static_cast<Index>(i));
+  builder.pop();
+  const Argument rows(rearrange(tensor, Tree(builder.finish())));
   return apply_operation("reduce_sum", {rows});
 }
 

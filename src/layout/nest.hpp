@@ -145,6 +145,19 @@ class ModeReader {
     shape_.skip();
     stride_.skip();
   }
+  /// Enters a mode that is no leaf and returns how many modes it has, which come next.
+  std::size_t open() noexcept {
+    stride_.open();
+    const std::size_t modes = shape_.open();
+    left_ += modes - 1;
+    return modes;
+  }
+  /// Of the next mode.
+  [[nodiscard]] Index size() const noexcept {
+    Index size = 1;
+    for (const Index extent : NestCursor(shape_).skip()) size *= extent;
+    return size;
+  }
 
  private:
   friend class LayoutBuilder;
@@ -192,6 +205,10 @@ class LayoutBuilder {
   NestBuilder shape_;
   NestBuilder stride_;
 };
+
+/// Readers at the modes that the leaves of `tree` name, in order; the layout outlives them. ValueError where
+/// the profiles differ.
+[[nodiscard]] std::vector<ModeReader> extract_modes(const Layout& layout, const Tree& tree);
 
 /// `nest` with other leaves, as many.
 [[nodiscard]] inline Nest with_leaves(const Nest& nest, std::span<const Index> leaves) {

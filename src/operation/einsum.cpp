@@ -43,19 +43,19 @@ class SymbolNumbers {
   std::vector<Entry> entries_;
 };
 
-/// One operand's symbols and the layouts they stand for.
+/// One operand's symbols and the modes they stand for; the layout outlives it.
 class Side {
  public:
   Side(const Layout& layout, const Tree& selection, const std::vector<SymbolId>& ids,
        const SymbolNumbers& common)
-      : ids_(ids), sources_(layout.extract_profile(selection)) {
+      : ids_(ids), sources_(detail::extract_modes(layout, selection)) {
     for (const SymbolId& entry : ids)
       if (common.find(entry.symbol) < 0) free_symbols_.push_back(entry.symbol);
   }
 
   /// The number of the symbol's source, or -1.
   [[nodiscard]] Index id(const std::string& symbol) const { return ids_.find(symbol); }
-  [[nodiscard]] const Layout& source(const std::string& symbol) const {
+  [[nodiscard]] detail::ModeReader source(const std::string& symbol) const {
     return sources_[static_cast<std::size_t>(id(symbol))];
   }
   /// Those that the other operand does not have.
@@ -72,7 +72,7 @@ class Side {
  private:
   SymbolNumbers ids_;
   std::vector<std::string> free_symbols_;
-  std::vector<Layout> sources_;
+  std::vector<detail::ModeReader> sources_;
 };
 
 void check_shared_sizes(const EinsumSpec& spec, const Side& lhs, const Side& rhs) {
@@ -90,8 +90,8 @@ void check_shared_sizes(const EinsumSpec& spec, const Side& lhs, const Side& rhs
 /// 1) on the other, would be widened instead of paired.
 void check_shared_shapes(const EinsumSpec& spec, const Side& lhs, const Side& rhs) {
   for (const std::string& symbol : spec.common_symbols) {
-    const Shape left = lhs.source(symbol).shape();
-    const Shape right = rhs.source(symbol).shape();
+    const Shape left = lhs.source(symbol).mode().shape();
+    const Shape right = rhs.source(symbol).mode().shape();
     if (left != right)
       raise<ValueError>("einsum", "Einsum shared dimension '", symbol,
                         "' has mismatched shape: ", left.to_string(), " on the left and ", right.to_string(),
@@ -108,7 +108,7 @@ Tree union_output(const EinsumSpec& spec, const Side& side, const Side& other) {
       builder.leaf(id);
       continue;
     }
-    const Shape shape = other.source(symbol).shape();
+    const Shape shape = other.source(symbol).mode().shape();
     const std::vector<Index> inserted(shape.leaves().size(), -1);
     builder.append(detail::with_leaves(shape.nest(), inserted));
   }
@@ -118,15 +118,19 @@ Tree union_output(const EinsumSpec& spec, const Side& side, const Side& other) {
 /// The selection of so many symbols in each mode of a product. A mode of one leaf has collapsed into that
 /// leaf on the way.
 Tree selection_of(std::span<const std::size_t> symbols, const Shape& product) {
-  std::vector<Nested<Node>> modes;
-  for (std::size_t mode = 0; mode < symbols.size(); ++mode) {
-    const std::size_t selected[] = {mode};
-    if (product.select(selected).is_flat())
-      modes.emplace_back(Node::Leaf);
-    else
-      modes.emplace_back(std::vector<Nested<Node>>(symbols[mode], Node::Leaf));
+  detail::NestBuilder builder;
+  detail::NestCursor modes(product.nest());
+  for (const std::size_t count : symbols) {
+    if (modes.at_leaf()) {
+      builder.leaf(-1);
+    } else {
+      builder.push();
+      for (std::size_t i = 0; i < count; ++i) builder.leaf(-1);
+      builder.pop();
+    }
+    modes.skip();
   }
-  return Tree(Nested<Node>(std::move(modes)));
+  return Tree(builder.finish());
 }
 
 Tensor contract(const EinsumSpec& spec, const Tensor& lhs, const Side& left, const Tensor& rhs,
