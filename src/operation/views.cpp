@@ -45,18 +45,15 @@ Tensor broadcast_to(const Tensor& tensor, const Shape& target) {
 
 Tensor broadcast_in_dim(const Tensor& tensor, const Shape& target, Sequence<Index> broadcast_dimensions) {
   check_broadcast_dimensions(tensor.layout(), target, broadcast_dimensions);
-  std::vector<Index> omitted;
+  Tensor placed = tensor;
   auto next = broadcast_dimensions.begin();
   for (Index position = 0; position < static_cast<Index>(target.rank()); ++position) {
     if (next != broadcast_dimensions.end() && *next == position)
       ++next;
     else
-      omitted.push_back(position);
+      placed = unsqueeze(placed, position);
   }
-  if (omitted.empty()) return broadcast_to(tensor, target);
-  // All at once: one after the other, many modes would each be copied as often.
-  if (omitted.size() == 1) return broadcast_to(unsqueeze(tensor, omitted.front()), target);
-  return broadcast_to(view("unsqueeze", tensor, Argument::of(std::move(omitted))), target);
+  return broadcast_to(placed, target);
 }
 
 Tensor squeeze(const Tensor& tensor, Index dim) { return view("squeeze", tensor, Scalar(dim)); }

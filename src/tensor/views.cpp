@@ -212,23 +212,11 @@ Layout squeeze_layout(const Layout& layout, Index dim) {
 }
 
 Layout unsqueeze_layout(const Layout& layout, Index dim) {
-  const auto position = static_cast<Index>(mode_position("unsqueeze", dim, layout.rank() + 1));
-  return unsqueeze_layout(layout, {&position, 1});
-}
-
-Layout unsqueeze_layout(const Layout& layout, std::span<const Index> positions) {
+  const std::size_t position = mode_position("unsqueeze", dim, layout.rank() + 1);
   detail::ModeReader modes(layout);
   detail::LayoutBuilder builder;
-  Index rank = 0;
-  for (const Index position : positions) {
-    const auto limit = rank + static_cast<Index>(modes.left());
-    if (position < rank || position > limit)
-      raise<ValueError>("unsqueeze", "positions must ascend within the result: got ", position,
-                        "; allowed is ", rank, " up to ", limit);
-    for (; rank < position; ++rank) builder.mode(modes);
-    builder.leaf(1, 0);
-    ++rank;
-  }
+  while (modes.left() > layout.rank() - position) builder.mode(modes);
+  builder.leaf(1, 0);
   builder.modes(modes);
   return builder.finish();
 }

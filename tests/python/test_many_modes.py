@@ -48,12 +48,6 @@ CASES = {
     "slice": lambda flat, nested: tensor(flat)[(slice(None),) * MODES],
     "slice of nested modes": lambda flat, nested: tensor(nested)[(slice(None), 0) * (MODES // 4)],
     "squeeze": lambda flat, nested: orlop.squeeze(tensor(flat), -1),
-    "broadcast_in_dim": lambda flat, nested: orlop.broadcast_in_dim(
-        tensor(Layout(Shape(1), Stride(1))), flat.shape, (MODES // 2,)
-    ),
-    "broadcast_in_dim beside nested modes": lambda flat, nested: orlop.broadcast_in_dim(
-        tensor(nested), Shape(*(1, (1, 1)) * (MODES // 2)), tuple(range(1, MODES, 2))
-    ),
     "unsqueeze beside nested modes": lambda flat, nested: orlop.unsqueeze(tensor(nested), -1),
     "compose with a shape": lambda flat, nested: nested.compose(Shape(*(1,) * (MODES // 2))),
     "compose with tiles": lambda flat, nested: nested.compose([Layout(Shape(1), Stride(1))] * (MODES // 2)),

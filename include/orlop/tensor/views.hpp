@@ -54,8 +54,6 @@ checked_slice_keys(const Layout& layout, std::size_t count,
 
 /// With a new leaf `1:0` as top-level mode `dim`; dim in [-n-1, n]. ValueError.
 [[nodiscard]] ORLOP_API Layout unsqueeze_layout(const Layout& layout, Index dim);
-/// With such a leaf at each of these ascending positions among the modes of the result.
-[[nodiscard]] ORLOP_API Layout unsqueeze_layout(const Layout& layout, std::span<const Index> positions);
 
 /// The checks of broadcast_in_dim: one target mode per source mode, in range, strictly increasing.
 /// ValueError.

@@ -31,9 +31,6 @@ Index integer(const Argument& argument) {
 /// A Tree, or the null pointer that stands for one left out.
 bool is_optional_tree(const Argument& argument) { return is<Tree>(argument) || is<std::nullptr_t>(argument); }
 
-/// One position, or those of broadcast_in_dim.
-bool is_dim(const Argument& argument) { return is_integer(argument) || is<std::vector<Index>>(argument); }
-
 bool is_key(const Argument& argument) {
   return is<SliceKeys>(argument) || is<std::vector<Index>>(argument) || is_integer(argument);
 }
@@ -213,11 +210,9 @@ DefinitionList view_definitions() {
                                       {.parameters = {{"dim", "an integer", is_integer}}});
   static const ViewDefinition unsqueeze("unsqueeze",
                                         [](const Layout& layout, Parameters p) -> LayoutView {
-                                          if (const auto* positions = p[0].get<std::vector<Index>>())
-                                            return {unsqueeze_layout(layout, *positions)};
                                           return {unsqueeze_layout(layout, integer(p[0]))};
                                         },
-                                        {.parameters = {{"dim", "an integer", is_dim}}});
+                                        {.parameters = {{"dim", "an integer", is_integer}}});
   static const ViewDefinition view(
       "view", [](const Layout& layout, Parameters p) { return slice_layout(layout, keys_of(p[0])); },
       {.parameters = {{"key", "one integer or slice per mode", is_key}}});
