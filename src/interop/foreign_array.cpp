@@ -1,6 +1,7 @@
 // Checks of foreign arrays, borrowing and copying.
 #include "orlop/interop/foreign_array.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -69,9 +70,7 @@ ForeignArray::ForeignArray(std::string_view what, void* data, const DType& dtype
                        dtype.slot_bytes(), " bytes; copy it at its producer");
   layout_ = layout_of(what, geometry.extents, strides_);
   static_cast<void>(slots_to_bytes(dtype, layout_.cosize()));
-  // The stride of a single element leads nowhere: NumPy leaves there what a flip or a slice made of it.
-  for (std::size_t i = 0; i < strides_.size(); ++i)
-    is_backwards_ = is_backwards_ || (strides_[i] < 0 && geometry.extents[i] > 1);
+  is_backwards_ = std::any_of(strides_.begin(), strides_.end(), [](Index stride) { return stride < 0; });
 }
 
 Tensor ForeignArray::borrow(std::shared_ptr<void> owner) const {

@@ -86,8 +86,8 @@ void check_shared_sizes(const EinsumSpec& spec, const Side& lhs, const Side& rhs
   }
 }
 
-/// A product of batches goes leaf by leaf: leaves of the same number in all, but (1, 4) on one side and (4,
-/// 1) on the other, would be widened instead of paired.
+/// A product of batches goes leaf by leaf: where one side nests a symbol as (1, 4) and the other as (4, 1),
+/// its leaves would be widened instead of paired.
 void check_shared_shapes(const EinsumSpec& spec, const Side& lhs, const Side& rhs) {
   for (const std::string& symbol : spec.common_symbols) {
     const Shape left = lhs.source(symbol).mode().shape();

@@ -636,14 +636,6 @@ def test_negative_strides_are_copied(array, data):
     assert friendly.to_list(copied) == flipped.ravel("F").tolist()
 
 
-def test_the_stride_of_a_single_element_has_no_sign():
-    row = np.arange(24, dtype=np.float32).reshape(4, 6)[2:3, ::2][::-1]
-    assert row.strides == (-24, 8)
-    for shared in (orlop.from_dlpack(row), orlop.from_buffer(row)):
-        assert shared.carrier.pointer() == row.ctypes.data
-        assert friendly.to_list(shared) == row.ravel("F").tolist() == [12, 14, 16]
-
-
 def test_special_values_cross_bit_for_bit():
     bits = np.array([0x7FC00001, 0xFF800001, 0x80000000, 1, 0x7F800000], np.uint32)
     tensor = orlop.from_dlpack(bits.view(np.float32))
