@@ -153,7 +153,9 @@ class Correlation {
   [[nodiscard]] bool is_direct() const {
     constexpr Index most_weights = Index{5} << 15;  // of a group: they stay in a core's own caches
     const BlasMatrix<float>& matrix = matrices_.front();
-    return fibre_kernels().products.columns_at_once > 0 && !is_plain_ &&
+    // Few rows leave most of a register to zeros, which BLAS saves in long sums.
+    const bool fills_registers = matrix.rows >= 6 || matrix.terms <= 64;
+    return fibre_kernels().products.columns_at_once > 0 && !is_plain_ && fills_registers &&
            padded_rows() * matrix.terms <= most_weights;
   }
   [[nodiscard]] Index padded_rows() const {
