@@ -56,13 +56,19 @@ nb::object to_iterator(nb::handle value, std::string_view what, std::string_view
   raise<TypeError>(what, name, " must be iterable: got ", python_type_name(value));
 }
 
+std::string to_file_name(nb::handle text) {
+  const nb::object encoded = nb::steal(PyUnicode_EncodeFSDefault(text.ptr()));
+  if (!encoded.is_valid()) throw_python_error();
+  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(encoded.ptr()))};
+}
+
 std::filesystem::path to_path(nb::handle value, std::string_view what) {
   if (!PyUnicode_Check(value.ptr()) && !PyBytes_Check(value.ptr()) &&
       !nb::hasattr(value.type(), "__fspath__"))
     raise<TypeError>(what, "path must be a str, bytes or os.PathLike: got ", python_type_name(value));
-  nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
-  if (path.is_valid() && PyUnicode_Check(path.ptr())) path = nb::steal(PyUnicode_EncodeFSDefault(path.ptr()));
+  const nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
   if (!path.is_valid()) throw_python_error();
+  if (PyUnicode_Check(path.ptr())) return to_file_name(path);
   return std::string(PyBytes_AS_STRING(path.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(path.ptr())));
 }
 

@@ -46,6 +46,9 @@ void for_each_item(nb::handle iterable, std::string_view what, std::string_view 
   if (PyErr_Occurred() != nullptr) throw_python_error();
 }
 
+/// A str in the file system's encoding, so that any name that os.listdir can show is accepted.
+std::string to_file_name(nb::handle text);
+
 /// A str, bytes or os.PathLike as os.fspath gives it, or TypeError; what __fspath__ raises passes.
 std::filesystem::path to_path(nb::handle value, std::string_view what);
 

@@ -47,9 +47,7 @@ std::string to_device_path(nb::handle value) {
   if (!path.is_valid()) throw_python_error();
   if (!PyUnicode_Check(path.ptr()))
     raise<TypeError>(kWhat, "path must be a str or an os.PathLike of one: got ", python_type_name(path));
-  const nb::object encoded = nb::steal(PyUnicode_EncodeFSDefault(path.ptr()));
-  if (!encoded.is_valid()) throw_python_error();
-  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(encoded.ptr()))};
+  return to_file_name(path);
 }
 
 void bind_block_device(nb::module_& module) {

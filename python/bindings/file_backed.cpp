@@ -11,15 +11,11 @@ namespace {
 
 constexpr std::string_view kWhat = "FileBacked";
 
-/// The name in the file system's encoding, so that any name that os.listdir can show is accepted.
 std::optional<std::string> to_filename(nb::handle value) {
   if (!value.is_valid() || value.is_none()) return std::nullopt;
   if (!PyUnicode_Check(value.ptr()))
     raise<TypeError>(kWhat, "filename must be a str or None: got ", python_type_name(value));
-  const nb::object encoded = nb::steal(PyUnicode_EncodeFSDefault(value.ptr()));
-  if (!encoded.is_valid()) throw_python_error();
-  return std::string(PyBytes_AS_STRING(encoded.ptr()),
-                     static_cast<std::size_t>(PyBytes_GET_SIZE(encoded.ptr())));
+  return to_file_name(value);
 }
 
 Ref<FileBacked> make_file_backed(const nb::args& args, const nb::kwargs& kwargs) {

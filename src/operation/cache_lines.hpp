@@ -9,8 +9,11 @@
 
 namespace orlop::inline v0 {
 
+constexpr Index cache_line = 64;               // bytes
+constexpr Index square_side = cache_line / 4;  // slots of 4 bytes that fill a line
+
 struct CacheLines {
-  /// A transposed block of 16 × 16 slots of 4 bytes, each side dense along its own mode: every line of both
+  /// A transposed square of slots of 4 bytes, each side dense along its own mode: every line of both
   /// sides is read or written whole, once. Strides in bytes. The lines written pass by the caches if
   /// `streams`, where they are aligned.
   void (*transpose)(const std::byte* from, Index from_stride, std::byte* to, Index to_stride, bool streams);
@@ -22,17 +25,17 @@ struct CacheLines {
 
 /// How many slots of 4 bytes lie before the next cache line.
 inline Index slots_before_line(const std::byte* slots) {
-  return static_cast<Index>(-reinterpret_cast<std::uintptr_t>(slots) % 64 / 4);
+  return static_cast<Index>(-reinterpret_cast<std::uintptr_t>(slots) % cache_line / 4);
 }
 
-/// Calls `body(start)` for squares that cover `count` >= 16 slots; where these are many, all but the first
-/// and the last one begin at a cache line, `before` slots after the first of them. Some overlap.
+/// Calls `body(start)` for squares that cover `count` >= square_side slots; where these are many, all but the
+/// first and the last one begin at a cache line, `before` slots after the first of them. Some overlap.
 template <class Body>
 void for_each_square(Index count, Index before, Body body) {
-  constexpr Index side = 16;
-  if (count < 4 * side) before = 0;
+  if (count < 4 * square_side) before = 0;
   if (before > 0) body(Index{0});
-  for (Index next = before; next < count; next += side) body(next < count - side ? next : count - side);
+  for (Index next = before; next < count; next += square_side)
+    body(next < count - square_side ? next : count - square_side);
 }
 
 /// Those of the unit for the processor that this runs on.

@@ -14,10 +14,8 @@
 
 namespace orlop::inline v0::ORLOP_INSTRUCTION_SET {
 
-constexpr Index line_bytes = 64;
-constexpr int side = 16;  // slots of a line
 constexpr Index lanes = register_bytes / 4;
-constexpr int registers = int{line_bytes} / register_bytes;  // of a line
+constexpr int registers = int{cache_line} / register_bytes;  // of a line
 using Slots [[gnu::vector_size(register_bytes)]] = std::uint32_t;
 
 inline Slots load(const std::byte* from) {
@@ -62,13 +60,13 @@ inline void transpose_registers(Slots* rows) {
 
 template <bool streams>
 void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
-  for (Index column = 0; column < side; column += lanes) {
+  for (Index column = 0; column < square_side; column += lanes) {
     Slots blocks[registers][lanes];
     for (Index block = 0; block < registers; ++block) {
       for (Index i = 0; i < lanes; ++i) {
         const std::byte* const row = from + (block * lanes + i) * from_stride;
         // The block after the next one, as a rule: rows far apart are not what the processor expects.
-        if (column == 0) __builtin_prefetch(row + 2 * line_bytes, 0, 2);
+        if (column == 0) __builtin_prefetch(row + 2 * cache_line, 0, 2);
         blocks[block][i] = load(row + 4 * column);
       }
       transpose_registers(blocks[block]);
@@ -80,7 +78,7 @@ void transpose_lines(const std::byte* from, Index from_stride, std::byte* to, In
 }
 
 inline bool is_aligned(const std::byte* to, Index stride) {
-  return (reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uintptr_t>(stride)) % line_bytes == 0;
+  return (reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uintptr_t>(stride)) % cache_line == 0;
 }
 
 inline void transpose(const std::byte* from, Index from_stride, std::byte* to, Index to_stride,
@@ -98,10 +96,10 @@ inline void stream(const std::byte* from, std::byte* to, Index bytes) {
     to += count;
     bytes -= count;
   };
-  const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) % line_bytes);
-  if (past != 0) copy(line_bytes - past < bytes ? line_bytes - past : bytes);
-  for (; bytes >= line_bytes; from += line_bytes, to += line_bytes, bytes -= line_bytes)
-    for (Index part = 0; part < line_bytes; part += register_bytes) store<true>(to + part, load(from + part));
+  const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) % cache_line);
+  if (past != 0) copy(cache_line - past < bytes ? cache_line - past : bytes);
+  for (; bytes >= cache_line; from += cache_line, to += cache_line, bytes -= cache_line)
+    for (Index part = 0; part < cache_line; part += register_bytes) store<true>(to + part, load(from + part));
   if (bytes != 0) copy(bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "operation/cache_lines.hpp"
 #include "orlop/dtype/storage_type.hpp"
 
 namespace orlop::inline v0 {
@@ -18,11 +19,10 @@ enum class ElementFault : std::uint8_t { none, outside_int32, zero_divisor };
 using BlockFunction = ElementFault (*)(Index count, std::byte* result, const std::byte* const* operands,
                                        bool stand_still);
 
-/// Computes a square of 16 rows of 16 elements, which are side by side in the result; those of operand i
-/// begin `strides[i]` bytes apart.
+/// Computes a square, square_side rows of as many elements, which are side by side in the result; those of
+/// operand i begin `strides[i]` bytes apart.
 using SquareFunction = ElementFault (*)(std::byte* result, const std::byte* const* operands,
                                         const Index* strides);
-constexpr Index square_side = 16;
 
 /// One operation: its functions for each type that its last operand can be computed in; a null block ends the
 /// list. There are squares of slots of 4 bytes alone.

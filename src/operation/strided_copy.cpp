@@ -128,18 +128,18 @@ void copy_few(const std::byte* from, std::byte* to, const Plane& plane, bool is_
 /// lines at once.
 template <class Slot>
 void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
-  constexpr Index side = 16;
   constexpr Index group = 64;
   constexpr Index bytes = sizeof(Slot);
   const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
   const CacheLines& lines = cache_lines();
   for (Index first = 0; first < plane.rows; first += group) {
     const Index last = std::min(first + group, plane.rows);
-    if (!is_dense || last - first < side || plane.columns < side) {
+    if (!is_dense || last - first < square_side || plane.columns < square_side) {
       copy_few<Slot>(from, to, plane, is_dense, first, last);
       continue;
     }
-    const bool are_lines = plane.row_from % 64 == 0;  // of the source, in every row at the same columns
+    const bool are_lines =
+        plane.row_from % cache_line == 0;  // of the source, in every row at the same columns
     for_each_square(plane.columns, are_lines ? slots_before_line(from) : 0, [&](Index column) {
       for_each_square(last - first, 0, [&](Index row) {
         row += first;

@@ -100,7 +100,6 @@ class Correlation {
       return;
     }
     const Image image = workspace.images.image(entry);
-    if (!is_depthwise_ && !weights_.empty()) return multiply_windows(image, block, products);
     if (is_depthwise_) {
       ColumnRows rows(rows_, windows_.taps());
       windows_.for_each_column(image, block.first, block.count, rows, [&](Index column) {
@@ -109,6 +108,7 @@ class Correlation {
       });
       return;
     }
+    if (!weights_.empty()) return multiply_windows(image, block, products);
     const Index size = windows_.column_size();
     const Index most = std::clamp<Index>(most_columns / size, 1, block.count);
     float* const columns = workspace.columns.reserve(size * most);

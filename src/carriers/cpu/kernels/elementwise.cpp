@@ -21,7 +21,6 @@ namespace {
 constexpr Index block_size = 1024;  // elements: a result and three operands stay in the first-level cache
 constexpr Index tile_size = 8192;   // elements of a tile
 constexpr std::size_t max_operands = 3;
-constexpr Index cache_line = 64;
 using Elements = std::array<const std::byte*, max_operands>;
 
 /// `count` elements from `source` on, `step` apart, side by side.
@@ -338,10 +337,10 @@ class Tiles {
 
   /// How many slots of a tile's lines lie before the first cache line of an operand, where all lines do
   /// alike.
-  [[nodiscard]] Index slots_before_line(const Tile& tile) const {
+  [[nodiscard]] Index slots_before(const Tile& tile) const {
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
       if (is_in_place(i) && across_strides_[1 + i] * slot_size % cache_line == 0)
-        return v0::slots_before_line(call_.operands[i].data + tile.offsets[1 + i] * slot_size);
+        return slots_before_line(call_.operands[i].data + tile.offsets[1 + i] * slot_size);
     return 0;
   }
 
@@ -359,7 +358,7 @@ class Tiles {
                buffers[i].data() + line * line_bytes[i]);
     }
     bool has_all = true;
-    for_each_square(tile.length, slots_before_line(tile), [&](Index along) {
+    for_each_square(tile.length, slots_before(tile), [&](Index along) {
       for_each_square(tile.lines, 0, [&](Index line) {
         has_all = has_all && compute_square(tile, along, line, elements, line_bytes);
       });
