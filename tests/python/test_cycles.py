@@ -163,7 +163,7 @@ PROGRAM = """if True:
 
     def settle():
         import time
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             gc.collect()
             if len(os.listdir(session)) <= resting:

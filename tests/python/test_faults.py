@@ -9,12 +9,12 @@ import contextlib
 import errno
 import gc
 import os
-import time
 
 import pytest
 from allocation import IS_PRELOADED, AllocationScript
 from orlop import CPU, DType, Evictable, FileBacked, Layout, Shape, Stride, Tensor, move, move_async
 from orlop._testing import IoScript, file_backed_io, open_block_device, open_temporary_files
+from waiting import eventually
 
 FLOAT = DType.Float32
 VALUES = [1.0, 2.0, 3.0, 4.0]
@@ -47,10 +47,8 @@ def leftovers():
 
 def settled_leftovers(expected):
     """The same once the background has dropped what it worked on, which it does after the waiters go on."""
-    deadline = time.monotonic() + 10
-    while (found := leftovers()) != expected and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return found
+    eventually(lambda: leftovers() == expected)
+    return leftovers()
 
 
 class Run:

@@ -1,6 +1,7 @@
 """Tensors and layouts of very many modes: each step costs in proportion to their number."""
 
 import functools
+import gc
 import math
 import os
 import time
@@ -68,9 +69,14 @@ CASES = {
 
 
 def seconds_of(call):
-    start = time.process_time()
-    call()
-    return time.process_time() - start
+    """Without the collector's, which looks at what other tests have left too."""
+    gc.disable()
+    try:
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+    finally:
+        gc.enable()
 
 
 @functools.cache
@@ -84,8 +90,8 @@ def most_seconds():
 @pytest.mark.parametrize("case", CASES)
 def test_a_hundred_thousand_modes_take_no_time_to_speak_of(case):
     flat, nested = flat_layout(), nested_layout()
-    # Work in proportion to the square of their number would take from two seconds to a minute.
-    assert seconds_of(lambda: CASES[case](flat, nested)) < most_seconds()
+    # Work in proportion to the square of their number would take from two seconds to a minute, each time.
+    assert any(seconds_of(lambda: CASES[case](flat, nested)) < most_seconds() for _ in range(3))
 
 
 def refused(error, call):

@@ -1,13 +1,11 @@
 """Moves in the background: handles, their one terminal state, owners, hooks that move, exit, forks, profiles."""
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 import weakref
 
 import orlop
@@ -17,8 +15,7 @@ from orlop import CPU, AwaitMove, AwaitResult, DType, Evictable, FileBacked, Gen
 from orlop import friendly, move_async
 from orlop._testing import Gate, IoScript, file_backed_io
 from orlop.carriers import move as moves
-
-PATIENCE = 60  # seconds after which a test that waits has failed
+from waiting import PATIENCE, are_collected, eventually
 
 
 def line(carrier, count, offset=0, stride=1):
@@ -130,13 +127,9 @@ def test_a_dropped_handle_neither_blocks_nor_cancels():
     with held_writes() as writes:
         gone = weakref.ref(move_async(tensor, destination))
         writes.wait_entered()
-    deadline = time.monotonic() + PATIENCE
-    while destination.is_owned() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    assert eventually(lambda: not destination.is_owned())
     assert tensor.carrier.is_released() and [destination[0], destination[1]] == [1.0, 2.0]
-    while gone() is not None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert gone() is None
+    assert eventually(lambda: gone() is None)
 
 
 def test_a_failure_is_one_exception_for_every_waiter():
@@ -210,9 +203,7 @@ def test_a_failed_handle_is_collected_with_its_exception():
             pass
         return weakref.ref(handle), weakref.ref(tensor.carrier)
 
-    references = fail()
-    gc.collect()
-    assert [reference() for reference in references] == [None, None]
+    assert are_collected(*fail())
 
 
 def test_handles_are_made_by_the_framework():

@@ -38,6 +38,7 @@ from tiles import (
     tiles,
     values,
 )
+from waiting import are_collected
 
 import orlop
 from orlop import (
@@ -622,8 +623,7 @@ def test_a_cycle_through_a_node_is_collected():
     policy.source = source
     watched = weakref.ref(policy)
     del policy, source
-    gc.collect()
-    assert watched() is None
+    assert are_collected(watched)
 
 
 def test_many_projections_at_once():
