@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,8 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 FOREIGN_SHARE = 0.05  # of the machine's CPU time spent by others; above it a repeat counts as disturbed
 MAX_TRIES = 5  # per repeat
 TOLERANCE = 1.05  # a figure this much above its mark still counts as reaching it
+# What makes OpenBLAS choose other kernels than the processor's best; unset for every library alike.
+KERNEL_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -89,11 +92,32 @@ def time_once(function: Callable[[], object], seconds: float = 0.02) -> float:
         calls = max(calls * 2, int(calls * seconds / max(elapsed, 1e-9)))
 
 
+def blas_kernels(library: str) -> list[str]:
+    """The BLAS that came with a library and that it has loaded, with the processor that its kernels are for."""
+    if library == "torch":
+        import torch
+
+        return re.findall(r"Math Kernel Library Version \S+", torch.__config__.show())
+    if importlib.util.find_spec("threadpoolctl") is None:  # a smoke test
+        return []
+    import threadpoolctl
+
+    return [
+        f"{info['internal_api']} {info['version']} {info['architecture']}"
+        for info in threadpoolctl.threadpool_info()
+        if info["user_api"] == "blas"
+        and pathlib.Path(info["filepath"]).parent.name.split(".")[0] == library.split()[0]
+    ]
+
+
 def work(rows: list[Row], library: str, threads: int) -> None:
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     prepared: tuple[int, Callable[[], object]] | None = None
     for line in sys.stdin:
+        if line == "blas\n":
+            print(json.dumps(blas_kernels(library)), flush=True)
+            continue
         number = int(line)
         seconds = None
         try:
@@ -109,6 +133,8 @@ def work(rows: list[Row], library: str, threads: int) -> None:
 class Worker:
     def __init__(self, script: str, library: str, threads: int):
         environment = os.environ | {name: str(threads) for name in THREAD_VARIABLES}
+        for name in KERNEL_VARIABLES:
+            environment.pop(name, None)
         self.process = subprocess.Popen(
             [sys.executable, script, "--worker", library, "--threads", str(threads)],
             stdin=subprocess.PIPE,
@@ -117,15 +143,22 @@ class Worker:
             env=environment,
         )
 
-    def measure(self, number: int) -> float | None:
-        """Seconds per call, or None when the row failed there (its traceback is on stderr)."""
+    def ask(self, question: str) -> object:
+        """The worker's answer; None from one that has ended."""
         try:
-            self.process.stdin.write(f"{number}\n")
+            self.process.stdin.write(f"{question}\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             return None
         return json.loads(answer) if answer else None
+
+    def measure(self, number: int) -> float | None:
+        """Seconds per call, or None when the row failed there (its traceback is on stderr)."""
+        return self.ask(str(number))
+
+    def blas(self) -> list[str]:
+        return self.ask("blas") or []
 
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -344,7 +377,7 @@ def main(script: str, rows: list[Row], threads: str = f"1,{os.cpu_count()}") -> 
         if importlib.util.find_spec(library.split()[0]) is not None
         and (library != "torch" or options.with_torch)
     ]
-    results = []
+    results, blas = [], {}
     tries = 1 if options.quick else MAX_TRIES
     if not options.quick:
         wait_for_quiet()
@@ -357,12 +390,13 @@ def main(script: str, rows: list[Row], threads: str = f"1,{os.cpu_count()}") -> 
             times, foreign = measure_row(number, able, options.repeats, tries)
             results.append(summarise(row, threads, times, foreign))
             print(f"{row.id} {row.name}: {threads} thread(s)", file=sys.stderr, flush=True)
-        for worker in workers.values():
+        for library, worker in workers.items():
+            blas |= {f"BLAS of {library.split()[0]}": kernel for kernel in worker.blas()}
             worker.close()
     name = pathlib.Path(script).stem
     folder = options.results
     folder.mkdir(parents=True, exist_ok=True)
-    machine = describe_machine()
+    machine = describe_machine() | blas
     table = render(name, results, machine)
     (folder / f"{name}.json").write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
     (folder / f"{name}.md").write_text(table)

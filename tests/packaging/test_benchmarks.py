@@ -82,3 +82,26 @@ def test_scaling_names_every_fit_and_writes_json(tmp_path):
     assert [family["family"] for family in families] == ["add", "add, one operand transposed", "scatter_add"]
     assert all(seconds > 0 for family in families for seconds in family["times"].values())
     assert done.stdout.splitlines()[-1].startswith("3 fits, too steep:")
+
+
+ANSWERING = """
+import json, os, sys
+
+for question in sys.stdin:
+    print(json.dumps([question.strip(), os.environ.get("OPENBLAS_CORETYPE"), os.environ["OPENBLAS_NUM_THREADS"]]))
+    sys.stdout.flush()
+"""
+
+
+def test_a_worker_chooses_its_blas_kernel_itself(monkeypatch, tmp_path):
+    harness = load("harness", monkeypatch)
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    script = tmp_path / "answering.py"
+    script.write_text(ANSWERING)
+    worker = harness.Worker(str(script), "numpy", 2)
+    assert worker.blas() == ["blas", None, "2"]
+    assert worker.measure(7) == ["7", None, "2"]
+    worker.process.kill()
+    worker.process.wait()
+    assert worker.blas() == [] and worker.measure(7) is None
+    worker.close()
