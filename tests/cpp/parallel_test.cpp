@@ -40,8 +40,7 @@ class Parallel : public testing::Test {
     return found;
   }
 
- private:
-  Index before_ = thread_count();
+  const Index before_ = thread_count();
 };
 
 TEST_F(Parallel, EveryItemIsVisitedOnce) {
@@ -94,7 +93,7 @@ TEST_F(Parallel, SizesAtTheEndsOfTheNumbers) {
 }
 
 TEST_F(Parallel, TheWorkIsShared) {
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "there is one processor";
+  if (before_ < 2) GTEST_SKIP() << "there is one processor";
   set_thread_count(2);
   // Both ranges wait until the other one has begun: one thread alone would never end.
   std::atomic<int> begun{0};

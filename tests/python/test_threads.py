@@ -64,7 +64,7 @@ def large(value=0.5, count=1 << 20):
 
 def test_long_kernels_run_without_the_interpreter():
     """No thread is switched to by the clock: another one runs only where the kernel lets the interpreter go."""
-    x = large()
+    x = large(count=1 << 23)
     gate = threading.Lock()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
