@@ -77,6 +77,18 @@ def test_an_index_outside_the_axis_is_an_index_error_even_beside_a_repeated_one(
             orlop.scatter(base, tensor(np.array([1, 1, wrong], np.int32), kind=kind), updates, 0)
 
 
+@pytest.mark.parametrize("wrong", [-1, 8, 2**31 - 1, -(2**31)])
+def test_an_index_outside_the_axis_is_found_wherever_it_stands(wrong):
+    table = floats(*range(8))
+    for step in (1, 2):
+        for length in (1, 3, 4, 15, 16, 17, 37):
+            for place in range(length):
+                indices = np.zeros(length, np.int32)  # repeated, which would be a ValueError
+                indices[place] = wrong
+                with pytest.raises(IndexError, match=rf"outside the axis: got {wrong};"):
+                    orlop.scatter(table, tensor(indices, strides=(step,)), floats(*range(length)), 0)
+
+
 def test_wrong_arguments_are_refused():
     base, indices, updates = floats(1, 2, 3), ints(0, 2), floats(7, 8)
     for arguments in [

@@ -154,21 +154,24 @@ bool update_rows(T* best, const T* const* rows, Index count, Index width) {
   typename L::Vector traces = {};
   const auto pick = [](auto a, auto b) { return better<IsMinimum>(a, b); };
   const auto add = [](auto a, auto b) { return a + b; };
-  for_some_rows(rows, count, [&]<int some>(const T* const* taken) {
+  for_some_rows(rows, count, [=, &traces]<int some>(const T* const* taken) {
     const T* from[some];
     for (int row = 0; row < some; ++row) from[row] = taken[row];
+    typename L::Vector trace = traces;
+    // The terms are traced before anything is written: after that they would be read again.
     Index i = 0;
     for (; i + L::width <= width; i += L::width) {
       const auto read = [&](int row) { return L::load(from[row] + i); };
+      if constexpr (is_traced<T>) trace += combined<0, some>(read, add);
       const typename L::Vector found = better<IsMinimum>(combined<0, some>(read, pick), L::load(best + i));
       __builtin_memcpy(best + i, &found, sizeof found);
-      if constexpr (is_traced<T>) traces += combined<0, some>(read, add);
     }
     for (; i < width; ++i) {
       const auto read = [&](int row) { return from[row][i]; };
+      if constexpr (is_traced<T>) trace[0] += combined<0, some>(read, add);
       best[i] = better<IsMinimum>(combined<0, some>(read, pick), best[i]);
-      if constexpr (is_traced<T>) traces[0] += combined<0, some>(read, add);
     }
+    traces = trace;
   });
   const T trace = fold_register<L, L::width / 2>(traces, add);
   return trace != trace;

@@ -155,8 +155,9 @@ bool prefers_rows(const ReductionLoops& loops) {
   return loops.kept.step(0) < loops.reduced.step(0) || loops.reduced.extents[0] < 16;
 }
 
-/// How many parts each fibre is cut into: more than one where the fibres are too few to share.
-Index part_count(const ReductionLoops& loops, bool by_rows) {
+/// How many parts each fibre is cut into: more than one where the fibres are too few to share. Rounded sums
+/// are cut without regard to the number of threads.
+Index part_count(const ReductionLoops& loops, bool by_rows, bool is_rounded) {
   constexpr Index most_parts = 32;
   constexpr Index least_terms = Index{1} << 17;  // of all fibres together
   const Index many_fibres = by_rows ? row_width : most_parts;
@@ -165,12 +166,13 @@ Index part_count(const ReductionLoops& loops, bool by_rows) {
   // Fewer fibres than `many_fibres`: the product fits.
   const Index parts =
       std::min(loops.kept.size * loops.reduced.size / least_terms, loops.reduced.size / least_length);
-  return std::clamp<Index>(parts, 1, most_parts);
+  return std::clamp<Index>(parts, 1, is_rounded ? most_parts : std::min(most_parts, 4 * thread_count()));
 }
 
 /// Runs a reduction. A `Method` says what a part of a fibre comes to, `fibre(first, part)`, or the same part
 /// of several fibres side by side, `rows(first, step, width, part, out)`; what two parts come to, `merge(sum,
-/// next)`; and what becomes of the result's slot, `store(slot, sum, first)`.
+/// next)`; whether that depends on how fibres are cut, `is_rounded`; and what becomes of the result's slot,
+/// `store(slot, sum, first)`.
 template <class Method, class T, class Result>
 void reduce(const KernelCall& call, const ReductionLoops& loops) {
   using Partial = Method::Partial;
@@ -201,7 +203,7 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   };
 
   const Index terms = loops.reduced.size;
-  const Index parts = part_count(loops, by_rows);
+  const Index parts = part_count(loops, by_rows, Method::is_rounded);
   if (parts == 1) {
     // Long pieces of rows are read faster than short ones.
     const Index least = by_rows ? std::clamp<Index>(kept.size / thread_count(), 512, row_width) : 1;
@@ -234,6 +236,7 @@ template <class T, class Accumulator, class Slot>
 class Sum {
  public:
   using Partial = Accumulator;
+  static constexpr bool is_rounded = std::is_floating_point_v<Accumulator>;
 
   Sum(const KernelCall& call, const ReductionLoops& loops)
       : operation_(call.plan.operation), reduced_(loops.reduced) {
@@ -347,6 +350,7 @@ template <bool IsMinimum, class T>
 class Extremum {
  public:
   using Partial = TermExtremum<T>;  // a zero is of the preferred sign if any zero is
+  static constexpr bool is_rounded = false;
 
   Extremum(const KernelCall& call, const ReductionLoops& loops)
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
@@ -446,6 +450,7 @@ class Position {
     bool may_have_nan;
     std::int32_t ordinal;  // of the first such value
   };
+  static constexpr bool is_rounded = false;
 
   Position(const KernelCall& call, const ReductionLoops& loops)
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
