@@ -28,14 +28,20 @@ inline Index slots_before_line(const std::byte* slots) {
   return static_cast<Index>(-reinterpret_cast<std::uintptr_t>(slots) % cache_line / 4);
 }
 
+/// Calls `body(start)` for parts of `side` slots that cover `count` >= side of them from `first` on. The last
+/// one may overlap the one before.
+template <Index side, class Body>
+void for_each_part(Index count, Body body, Index first = 0) {
+  for (Index next = first; next < count; next += side) body(next < count - side ? next : count - side);
+}
+
 /// Calls `body(start)` for squares that cover `count` >= square_side slots; where these are many, all but the
 /// first and the last one begin at a cache line, `before` slots after the first of them. Some overlap.
 template <class Body>
 void for_each_square(Index count, Index before, Body body) {
   if (count < 4 * square_side) before = 0;
   if (before > 0) body(Index{0});
-  for (Index next = before; next < count; next += square_side)
-    body(next < count - square_side ? next : count - square_side);
+  for_each_part<square_side>(count, body, before);
 }
 
 /// Those of the unit for the processor that this runs on.

@@ -1,6 +1,7 @@
 // Blocks of 4 × 4 slots of 4 bytes in registers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -11,6 +12,19 @@ using FourSlots [[gnu::vector_size(16)]] = std::uint32_t;
 inline FourSlots load_four(const void* from) {
   FourSlots slots;
   std::memcpy(&slots, from, sizeof slots);
+  return slots;
+}
+
+/// The first `count` of them, and zeros: one by one, as memory written in parts is read slowly as a whole.
+template <int count>
+FourSlots load_some(const std::byte* from) {
+  if constexpr (count == 4) return load_four(from);
+  FourSlots slots{};
+  for (int i = 0; i < count; ++i) {
+    std::uint32_t slot;
+    std::memcpy(&slot, from + i * static_cast<int>(sizeof slot), sizeof slot);
+    slots[i] = slot;
+  }
   return slots;
 }
 

@@ -87,41 +87,56 @@ void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop, In
   });
 }
 
-/// A transposed block of 4 × 4 slots of 4 bytes, each side dense along its own mode.
-void copy_four(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
-  transpose_four(load_four(from), load_four(from + from_stride), load_four(from + 2 * from_stride),
-                 load_four(from + 3 * from_stride), [=](Index column, FourSlots slots) {
-                   std::memcpy(to + column * to_stride, &slots, sizeof slots);
-                 });
+/// A transposed block of up to 4 × 4 slots of 4 bytes, each side dense along its own mode.
+template <int rows, int columns>
+void copy_block(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
+  const auto row = [=](int number) {
+    return number < rows ? load_some<columns>(from + number * from_stride) : FourSlots{};
+  };
+  transpose_four(row(0), row(1), row(2), row(3), [=](Index column, FourSlots slots) {
+    if (column < columns) std::memcpy(to + column * to_stride, &slots, rows * sizeof(std::uint32_t));
+  });
 }
 
-/// Slot by slot: what is not dense, and the edges of what is.
-template <class Slot>
-void copy_corner(const std::byte* from, std::byte* to, const Plane& plane, Index first_row, Index last_row,
-                 Index first_column, Index last_column) {
-  for (Index column = first_column; column < last_column; ++column)
-    for (Index row = first_row; row < last_row; ++row)
-      copy_slot<Slot>(from + row * plane.row_from + column * plane.column_from,
-                      to + row * plane.row_to + column * plane.column_to);
+/// Calls `body(integral constant)` for `count`, or for 4 where it is more.
+template <class Body>
+void with_at_most_four(Index count, Body body) {
+  switch (count) {
+    case 1:
+      return body(std::integral_constant<int, 1>());
+    case 2:
+      return body(std::integral_constant<int, 2>());
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    default:
+      return body(std::integral_constant<int, 4>());
+  }
 }
 
-/// The rows `first_row` … of what is dense, four by four slots, and the rest slot by slot.
+/// The rows `first_row` … : blocks of what is dense, otherwise slot by slot.
 template <class Slot>
 void copy_few(const std::byte* from, std::byte* to, const Plane& plane, bool is_dense, Index first_row,
               Index last_row) {
-  constexpr Index side = 4;
-  Index whole_rows = first_row;
-  Index whole_columns = 0;
-  if (is_dense) {
-    whole_rows += (last_row - first_row) / side * side;
-    whole_columns += plane.columns / side * side;
+  from += first_row * plane.row_from;
+  to += first_row * plane.row_to;
+  const Index row_count = last_row - first_row;
+  if (!is_dense) {
+    for (Index column = 0; column < plane.columns; ++column)
+      for (Index row = 0; row < row_count; ++row)
+        copy_slot<Slot>(from + row * plane.row_from + column * plane.column_from,
+                        to + row * plane.row_to + column * plane.column_to);
+    return;
   }
-  for (Index column = 0; column < whole_columns; column += side)
-    for (Index row = first_row; row < whole_rows; row += side)
-      copy_four(from + row * plane.row_from + column * plane.column_from, plane.row_from,
-                to + row * plane.row_to + column * plane.column_to, plane.column_to);
-  copy_corner<Slot>(from, to, plane, whole_rows, last_row, 0, whole_columns);
-  copy_corner<Slot>(from, to, plane, first_row, last_row, whole_columns, plane.columns);
+  with_at_most_four(row_count, [&](auto rows) {
+    with_at_most_four(plane.columns, [&](auto columns) {
+      for_each_part<columns>(plane.columns, [&](Index column) {
+        for_each_part<rows>(row_count, [&](Index row) {
+          copy_block<rows, columns>(from + row * plane.row_from + column * plane.column_from, plane.row_from,
+                                    to + row * plane.row_to + column * plane.column_to, plane.column_to);
+        });
+      });
+    });
+  });
 }
 
 /// Some rows at a time, along all columns: near the order of the source, and of the target a few neighbouring
@@ -150,14 +165,14 @@ void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool st
   }
 }
 
-/// The mode along which the source is denser than along mode 0, or 0. Short modes gain nothing from tiles.
+/// The mode along which the source is denser than along mode 0, or 0. Small planes gain nothing from tiles.
 std::size_t column_mode(const StridedLoop& loop) {
-  constexpr Index least = 4;
+  constexpr Index least = 16;
   std::size_t found = 0;
-  if (loop.rank() == 0 || loop.extents[0] < least) return 0;
   for (std::size_t mode = 1; mode < loop.rank(); ++mode) {
     const Index stride = loop.stride(mode, from_side);
-    if (stride > 0 && loop.extents[mode] >= least && stride < loop.stride(found, from_side)) found = mode;
+    const bool is_small = loop.extents[0] < least && loop.extents[0] * loop.extents[mode] < least;
+    if (stride > 0 && stride < loop.stride(found, from_side) && !is_small) found = mode;
   }
   return found;
 }

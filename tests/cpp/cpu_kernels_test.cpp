@@ -204,6 +204,29 @@ TEST_F(CpuKernels, RowsThatBeginBetweenCacheLinesAgreeWithTheReference) {
     }
 }
 
+TEST_F(CpuKernels, ThinMatricesAndImagesAgreeWithTheReference) {
+  std::vector<Layout> in_rows{Layout(Shape{3, 40, 50}, Stride{2000, 50, 1}),
+                              Layout(Shape{400, 7, 5}, Stride{35, 5, 1}),
+                              Layout(Shape{2, 3, 30, 30}, Stride{2700, 900, 30, 1}),
+                              Layout(Shape{4, 40, 5, 9}, Stride{1800, 45, 9, 1})};
+  for (const Index extent : {2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31}) {
+    in_rows.emplace_back(Shape{extent, 5003}, Stride{5003, 1});
+    in_rows.emplace_back(Shape{5003, extent}, Stride{extent, 1});
+    in_rows.emplace_back(Shape{extent, 5003}, Stride{5007, 1});
+    in_rows.emplace_back(Shape{5003, extent}, Stride{extent + 2, 1});
+  }
+  for (const Layout& rows : in_rows) {
+    const std::vector<float> values = random_floats(rows.cosize(), random_);
+    const Layout columns = Layout::canonical(rows.shape());
+    for (const std::vector<Layout>& layouts :
+         {std::vector{rows, rows}, std::vector{rows, columns}, std::vector{columns, rows}})
+      for (const std::string_view name : {"sub", "lt"})
+        EXPECT_TRUE(slot_bytes_of(run(name, Backend::cpu, values, layouts)) ==
+                    slot_bytes_of(run(name, Backend::reference, values, layouts)))
+            << text(name, " of ", layouts[0], " and ", layouts[1]);
+  }
+}
+
 TEST_F(CpuKernels, LongRowsBesideWhatIsRepeatedAgreeWithTheReference) {
   const Shape shape{520, 4500};  // beyond the caches, so that the result is written past them
   const std::vector<float> values = random_floats(shape.size(), random_);

@@ -243,6 +243,17 @@ def test_native_arrays_are_nested_values_too(kind):
     assert friendly.to_list(friendly.tensor(arrays_of_numbers.array("f", [1, 2]))) == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.bool_])
+def test_native_arrays_of_every_small_extent(kind):
+    dtype = FLOAT if kind is np.float32 else BOOL
+    memory = np.random.default_rng(3).integers(0, 9, 20 * 70).astype(kind)
+    for rows in range(1, 19):
+        for columns in (*range(1, 19), 66, 70):
+            values = memory[: rows * 70].reshape(rows, 70)[:, :columns]
+            for seen in (values, np.ascontiguousarray(values), values.T, np.stack([values, values])):
+                np.testing.assert_array_equal(array(friendly.tensor(seen, dtype=dtype)), seen)
+
+
 def test_native_array_of_another_dtype_is_converted_or_refused_as_its_items_are():
     assert friendly.to_list(friendly.tensor(np.int32([1, 2]))) == [1.0, 2.0]
     for values, dtype in ((np.float32([1, 2]), INT), (np.bool_([True]), INT), (np.int32([1]), BOOL)):

@@ -163,10 +163,16 @@ bool passes_caches(const KernelCall& call) {
   return is_streamed(call.layout.size() * call.plan.output.slot_bytes());
 }
 
+/// Whether slots that come soon are asked for: some processors do so themselves.
+bool asks_ahead() {
+  static const bool asks = !reads_ahead_across_pages();
+  return asks;
+}
+
 /// Computes elements from ordinal `first` on. The result's layout is canonical: its slots follow the
 /// ordinals. At most a block of them passes by the caches if `streams`: what these lines held before would be
 /// fetched from memory otherwise, only to be overwritten. Meanwhile as many slots of the operands are asked
-/// for from `next` on, where that isn't null, unless the processor does so itself: it reads as it writes.
+/// for from `next` on, where that isn't null: it reads as it writes.
 void compute(const KernelCall& call, BlockFunction block, Index first, Index count, const Elements& elements,
              bool stand_still, bool streams, const Elements& next) {
   const Index bytes = call.plan.output.slot_bytes();
@@ -174,12 +180,12 @@ void compute(const KernelCall& call, BlockFunction block, Index first, Index cou
   alignas(cache_line) std::array<std::byte, sizeof(float) * block_size> buffer;
   run(call, block, first, 1, count, streams ? buffer.data() : slots, elements, stand_still);
   if (!streams) return;
-  static const bool asks = !reads_ahead_across_pages();
   constexpr Index part = 256;
   for (Index i = 0; i < count; i += part) {
     const Index slot_count = std::min(part, count - i);
     for (std::size_t operand = 0; operand < call.operands.size(); ++operand)
-      if (const Index size = slot_bytes(call.operands[operand].computed); asks && next[operand] != nullptr)
+      if (const Index size = slot_bytes(call.operands[operand].computed);
+          asks_ahead() && next[operand] != nullptr)
         for (Index line = 0; line < slot_count * size; line += cache_line)
           __builtin_prefetch(next[operand] + i * size + line, 0, 2);
     cache_lines().stream(buffer.data() + i * bytes, slots + i * bytes, slot_count * bytes);
@@ -253,8 +259,10 @@ class Tiles {
     planes_ = loop_.size / length / lines;
   }
 
-  /// Whether rows are long enough to be worth it.
-  [[nodiscard]] bool is_useful() const { return loop_.rank() >= 2 && loop_.extents[0] >= 32; }
+  /// Whether lines are long enough to be worth it.
+  [[nodiscard]] bool is_useful() const {
+    return loop_.rank() >= 2 && (across_ == 0 || loop_.extents[0] >= 32);
+  }
   [[nodiscard]] Index count() const { return length_tiles_ * line_tiles_ * planes_; }
   [[nodiscard]] Index elements() const { return tile_length_ * tile_lines_; }  // of one
 
@@ -294,7 +302,7 @@ class Tiles {
     std::size_t found = 0;
     for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
       const Index stride = loop_.stride(mode, operand);
-      if (loop_.extents[mode] >= 4 && stride > 0 && stride < loop_.stride(found, operand)) found = mode;
+      if (stride > 0 && stride < loop_.stride(found, operand)) found = mode;
     }
     return found;
   }
@@ -307,7 +315,7 @@ class Tiles {
       if (densest_mode(i) != across_) return false;
       has_one = true;
     }
-    return has_one && call_.plan.output.slot_bytes() == slot_size;
+    return has_one && call_.plan.output.slot_bytes() == slot_size && loop_.extents[across_] >= square_side;
   }
 
   /// Tiles go along the second mode first: that is the order of the operands that decided on it.
@@ -370,6 +378,11 @@ class Tiles {
                                     const std::array<Index, max_operands>& line_bytes) const {
     for (std::size_t i = 0; i < call_.operands.size(); ++i)
       elements[i] += line * line_bytes[i] + (is_repeated(i) ? 0 : along * slot_size);
+    if (asks_)
+      for (std::size_t i = 0; i < call_.operands.size(); ++i)
+        if (!is_repeated(i))
+          for (Index row = 0; row < square_side; ++row)  // the square after the next one
+            __builtin_prefetch(elements[i] + row * line_bytes[i] + 2 * cache_line, 0, 2);
     alignas(cache_line) std::array<std::byte, square_side * square_side * slot_size> square;
     if (square_(square.data(), elements.data(), line_bytes.data()) != ElementFault::none) return false;
     const Index ordinal = tile.offsets[0] + along * along_strides_[0] + line;
@@ -467,6 +480,7 @@ class Tiles {
   std::size_t across_ = 1;  // the mode of neighbouring lines
   std::array<Index, 1 + max_operands> along_strides_, across_strides_;
   bool streams_;
+  bool asks_ = streams_ && asks_ahead();
   bool stand_still_ = true;  // along a line, all operands but the first
   Index tile_length_ = 0, tile_lines_ = 0;
   Index length_tiles_ = 0, line_tiles_ = 0, planes_ = 0;
