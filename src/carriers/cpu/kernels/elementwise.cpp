@@ -221,9 +221,9 @@ void compute_blocks(const KernelCall& call, BlockFunction block, Streams& stream
 
 /// The call as one loop nest of the result and its operands, cut into tiles of two modes: lines along one of
 /// them, neighbouring lines along the other. One of the two is the first mode, in which the result is dense,
-/// the other one that in which some operand lies denser. Where all of them do, lines are computed along that,
-/// a square of them at a time, and the result is transposed; otherwise the operands that do are. So memory is
-/// read and written in whole cache lines, in whichever order the operands lie.
+/// the other one that in which some operand lies denser. Where all of them do, or the first mode is short,
+/// lines are computed along that, a square of them at a time, and the result is transposed; otherwise the
+/// operands that do are. So memory is read and written in whole cache lines, in whichever order they lie.
 class Tiles {
  public:
   Tiles(const KernelCall& call, const ElementwiseFunction::Overload& functions)
@@ -307,13 +307,16 @@ class Tiles {
     return found;
   }
 
-  /// Whether every operand that isn't repeated along a mode of the tile lies denser in the second one.
+  /// Whether every operand that isn't repeated along a mode of the tile lies denser in the second one, or one
+  /// does and the first mode is short.
   [[nodiscard]] bool transposes_result() const {
+    const bool is_short = loop_.extents[0] < 4 * square_side;
     bool has_one = false;
     for (std::size_t i = 1; i < loop_.operands; ++i) {
       if (loop_.stride(0, i) == 0 || loop_.stride(across_, i) == 0) continue;
-      if (densest_mode(i) != across_) return false;
-      has_one = true;
+      const bool is_denser = densest_mode(i) == across_;
+      if (!is_denser && !is_short) return false;
+      has_one = has_one || is_denser;
     }
     return has_one && call_.plan.output.slot_bytes() == slot_size && loop_.extents[across_] >= square_side;
   }
