@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "operation/cache_lines.hpp"
-#include "operation/four_slots.hpp"
+#include "operation/slot_blocks.hpp"
 #include "orlop/base/parallel.hpp"
 #include "orlop/layout/iteration.hpp"
 
@@ -87,20 +87,30 @@ void copy_runs(const std::byte* from, std::byte* to, const StridedLoop& loop, In
   });
 }
 
-/// A transposed block of up to 4 × 4 slots of 4 bytes, each side dense along its own mode.
-template <int rows, int columns>
+/// A transposed block of so many slots, each side dense along its own mode.
+template <class Slot, int rows, int columns>
 void copy_block(const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
-  const auto row = [=](int number) {
-    return number < rows ? load_some<columns>(from + number * from_stride) : FourSlots{};
+  const auto store = [=](int column, auto slots) {
+    if (column < columns) std::memcpy(to + column * to_stride, &slots, rows * sizeof(Slot));
   };
-  transpose_four(row(0), row(1), row(2), row(3), [=](Index column, FourSlots slots) {
-    if (column < columns) std::memcpy(to + column * to_stride, &slots, rows * sizeof(std::uint32_t));
-  });
+  if constexpr (sizeof(Slot) == 1) {
+    std::array<std::uint64_t, 8> block{};
+    for (std::size_t row = 0; row < rows; ++row)
+      block[row] = load_bytes<columns>(from + static_cast<Index>(row) * from_stride);
+    transpose_eight(block, store);
+  } else {
+    const auto row = [=](int number) {
+      return number < rows ? load_some<columns>(from + number * from_stride) : FourSlots{};
+    };
+    transpose_four(row(0), row(1), row(2), row(3), store);
+  }
 }
 
-/// Calls `body(integral constant)` for `count`, or for 4 where it is more.
-template <class Body>
-void with_at_most_four(Index count, Body body) {
+/// Calls `body(side)` with the side of a block, an integral constant, by which to cut `count` slots.
+template <class Slot, class Body>
+void with_side(Index count, Body body) {
+  if constexpr (sizeof(Slot) == 1)
+    if (count >= 8) return body(std::integral_constant<int, 8>());
   switch (count) {
     case 1:
       return body(std::integral_constant<int, 1>());
@@ -127,12 +137,13 @@ void copy_few(const std::byte* from, std::byte* to, const Plane& plane, bool is_
                         to + row * plane.row_to + column * plane.column_to);
     return;
   }
-  with_at_most_four(row_count, [&](auto rows) {
-    with_at_most_four(plane.columns, [&](auto columns) {
+  with_side<Slot>(row_count, [&](auto rows) {
+    with_side<Slot>(plane.columns, [&](auto columns) {
       for_each_part<columns>(plane.columns, [&](Index column) {
         for_each_part<rows>(row_count, [&](Index row) {
-          copy_block<rows, columns>(from + row * plane.row_from + column * plane.column_from, plane.row_from,
-                                    to + row * plane.row_to + column * plane.column_to, plane.column_to);
+          copy_block<Slot, rows, columns>(from + row * plane.row_from + column * plane.column_from,
+                                          plane.row_from, to + row * plane.row_to + column * plane.column_to,
+                                          plane.column_to);
         });
       });
     });
@@ -145,11 +156,12 @@ template <class Slot>
 void copy_rows(const std::byte* from, std::byte* to, const Plane& plane, bool streams) {
   constexpr Index group = 64;
   constexpr Index bytes = sizeof(Slot);
-  const bool is_dense = bytes == sizeof(std::uint32_t) && plane.row_to == bytes && plane.column_from == bytes;
+  const bool is_dense = plane.row_to == bytes && plane.column_from == bytes;
+  const bool has_squares = is_dense && bytes == sizeof(std::uint32_t) && plane.columns >= square_side;
   const CacheLines& lines = cache_lines();
   for (Index first = 0; first < plane.rows; first += group) {
     const Index last = std::min(first + group, plane.rows);
-    if (!is_dense || last - first < square_side || plane.columns < square_side) {
+    if (!has_squares || last - first < square_side) {
       copy_few<Slot>(from, to, plane, is_dense, first, last);
       continue;
     }

@@ -283,7 +283,7 @@ class Tiles {
   }
 
  private:
-  static constexpr Index slot_size = sizeof(float);                  // of transposed results
+  static constexpr Index slot_size = sizeof(float);                  // the largest, and that of squares
   using Buffers = std::array<Scratch<std::byte>, 1 + max_operands>;  // the operands', and the result's
   struct Tile {
     Index length;  // of its lines
@@ -318,7 +318,7 @@ class Tiles {
       if (!is_denser && !is_short) return false;
       has_one = has_one || is_denser;
     }
-    return has_one && call_.plan.output.slot_bytes() == slot_size && loop_.extents[across_] >= square_side;
+    return has_one && loop_.extents[across_] >= (square_ != nullptr ? square_side : 4 * square_side);
   }
 
   /// Tiles go along the second mode first: that is the order of the operands that decided on it.
@@ -344,7 +344,7 @@ class Tiles {
   [[nodiscard]] Index second_tiles() const { return across_ == 0 ? length_tiles_ : line_tiles_; }
 
   /// Between the lines of a transposed result: they do not share a place of the caches.
-  [[nodiscard]] Index pitch() const { return tile_length_ * slot_size + cache_line; }
+  [[nodiscard]] Index pitch() const { return tile_length_ * result_bytes_ + cache_line; }
 
   /// How many slots of a tile's lines lie before the first cache line of an operand, where all lines do
   /// alike.
@@ -414,9 +414,10 @@ class Tiles {
       for (std::size_t i = 0; i < call_.operands.size(); ++i) elements[i] += line_bytes[i];
     }
     if (across_ == 0)
-      copy_plane(transposed, call_.result + tile.offsets[0] * slot_size,
-                 {tile.lines, pitch(), slot_size, tile.length, slot_size, along_strides_[0] * slot_size},
-                 slot_size, streams_);
+      copy_plane(
+          transposed, call_.result + tile.offsets[0] * result_bytes_,
+          {tile.lines, pitch(), result_bytes_, tile.length, result_bytes_, along_strides_[0] * result_bytes_},
+          result_bytes_, streams_);
   }
 
   /// Whether a line of the operand is one slot again and again: then one block serves the whole line.
@@ -482,6 +483,7 @@ class Tiles {
   std::size_t along_ = 0;   // the mode of lines
   std::size_t across_ = 1;  // the mode of neighbouring lines
   std::array<Index, 1 + max_operands> along_strides_, across_strides_;
+  Index result_bytes_ = call_.plan.output.slot_bytes();
   bool streams_;
   bool asks_ = streams_ && asks_ahead();
   bool stand_still_ = true;  // along a line, all operands but the first

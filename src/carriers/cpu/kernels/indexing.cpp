@@ -8,8 +8,8 @@
 #include "carriers/cpu/kernels/kernels.hpp"
 #include "carriers/cpu/kernels/scratch.hpp"
 #include "operation/exact_integer.hpp"
-#include "operation/four_slots.hpp"
 #include "operation/indexing_loops.hpp"
+#include "operation/slot_blocks.hpp"
 #include "operation/strided_copy.hpp"
 #include "orlop/base/parallel.hpp"
 
