@@ -16,9 +16,10 @@ __extension__ using Int128 = __int128;
 [[noreturn]] void raise_int32_overflow(std::string_view operation, Int128 value);
 
 /// `value` as an Int32; OverflowError beyond it.
-[[nodiscard]] inline std::int32_t checked_int32(std::string_view operation, Int128 value) {
+template <class Integer>
+[[nodiscard]] std::int32_t checked_int32(std::string_view operation, Integer value) {
   const auto stored = static_cast<std::int32_t>(value);
-  if (stored != value) raise_int32_overflow(operation, value);
+  if (stored != value) raise_int32_overflow(operation, Int128{value});
   return stored;
 }
 

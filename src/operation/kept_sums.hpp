@@ -45,6 +45,9 @@ constexpr bool is_kept<Kept<Accumulator>> = true;
 /// What a finished sum is as a result: rounded once, or an Int32; OverflowError beyond it.
 [[nodiscard]] inline float as_result(std::string_view, float sum) { return sum; }
 [[nodiscard]] inline float as_result(std::string_view, double sum) { return static_cast<float>(sum); }
+[[nodiscard]] inline std::int32_t as_result(std::string_view operation, std::int64_t sum) {
+  return checked_int32(operation, sum);
+}
 [[nodiscard]] inline std::int32_t as_result(std::string_view operation, Int128 sum) {
   return checked_int32(operation, sum);
 }
@@ -54,8 +57,6 @@ template <class Slot, class Sum>
 void store(std::string_view operation, Slot& slot, Sum sum) {
   if constexpr (is_kept<Slot>)
     slot.value += sum;
-  else if constexpr (std::is_integral_v<Sum>)
-    slot = as_result(operation, Int128{sum});
   else
     slot = as_result(operation, sum);
 }

@@ -48,20 +48,22 @@ ReductionLoops reduction_loops(const KernelCall& call, ReducedOrder order) {
   const Leaves kept = leaves_of_modes(source, 0, 1);
   const Leaves reduced = leaves_of_modes(source, 1, 2);
   const std::array kept_strides{kept.strides, call.layout.strides()};
+  const std::array fibre_strides{kept.strides};
   const std::array reduced_strides{reduced.strides};
   switch (order) {
     case ReducedOrder::ordinal:
-      return {coalesce_strides(kept.extents, kept_strides),
+      return {coalesce_strides(kept.extents, kept_strides), coalesce_strides(kept.extents, fibre_strides),
               coalesce_strides(reduced.extents, reduced_strides)};
     case ReducedOrder::memory:
       return {loop_in_memory_order(kept.extents, kept_strides),
+              loop_in_memory_order(kept.extents, fibre_strides),
               loop_in_memory_order(reduced.extents, reduced_strides)};
     case ReducedOrder::memory_with_ordinal:
       break;
   }
   const SmallVector<Index, 8> ordinals = ordinal_strides(reduced.extents);
   const std::array reduced_and_ordinal{reduced.strides, std::span<const Index>(ordinals)};
-  return {loop_in_memory_order(kept.extents, kept_strides),
+  return {loop_in_memory_order(kept.extents, kept_strides), loop_in_memory_order(kept.extents, fibre_strides),
           loop_in_memory_order(reduced.extents, reduced_and_ordinal)};
 }
 

@@ -19,6 +19,7 @@ enum class ReducedOrder {
 
 struct ReductionLoops {
   StridedLoop kept;     ///< operands: the source, the result
+  StridedLoop fibres;   ///< the same ordinals in the source alone, where more modes merge
   StridedLoop reduced;  ///< operands: the source, and the ordinal where it was asked for
 };
 

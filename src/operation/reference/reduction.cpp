@@ -80,7 +80,9 @@ class ExtremumPosition {
 /// Every fibre of elements `T` through a fresh `Fold`.
 template <class T, class Fold>
 void fold_fibres(const KernelCall& call) {
-  const auto [kept, reduced] = reduction_loops(call, ReducedOrder::ordinal);
+  const ReductionLoops loops = reduction_loops(call, ReducedOrder::ordinal);
+  const StridedLoop& kept = loops.kept;
+  const StridedLoop& reduced = loops.reduced;
   const T* const data = reinterpret_cast<const T*>(call.operands[0].data);
   using Result = decltype(std::declval<const Fold&>().result());
   auto* const result = reinterpret_cast<Result*>(call.result);
@@ -90,7 +92,7 @@ void fold_fibres(const KernelCall& call) {
     else
       return Fold(call.plan.operation);
   };
-  const auto fold_fibre = [&, &reduced = reduced](const T* first, Result& slot) {
+  const auto fold_fibre = [&](const T* first, Result& slot) {
     Fold fold = begin(slot);
     for_each_run_in_rounds(reduced, 1, [&](std::span<const Index> offsets, Index count) {
       const T* const run = first + offsets[0];
@@ -98,7 +100,7 @@ void fold_fibres(const KernelCall& call) {
     });
     slot = fold.result();
   };
-  for_each_run_in_rounds(kept, reduced.size, [&, &kept = kept](std::span<const Index> offsets, Index count) {
+  for_each_run_in_rounds(kept, reduced.size, [&](std::span<const Index> offsets, Index count) {
     for (Index i = 0; i < count; ++i)
       fold_fibre(data + offsets[0] + i * kept.step(0), result[offsets[1] + i * kept.step(1)]);
   });

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "carriers/cpu/kernels/fibre.hpp"
@@ -151,8 +152,8 @@ void for_each_row_block(const T* first, Index step, Index width, const StridedLo
 
 /// Whether neighbouring fibres are better reduced side by side than one after the other.
 bool prefers_rows(const ReductionLoops& loops) {
-  if (loops.kept.rank() == 0 || loops.reduced.rank() == 0 || loops.kept.extents[0] < 16) return false;
-  return loops.kept.step(0) < loops.reduced.step(0) || loops.reduced.extents[0] < 16;
+  if (loops.fibres.rank() == 0 || loops.reduced.rank() == 0 || loops.fibres.extents[0] < 16) return false;
+  return loops.fibres.step(0) < loops.reduced.step(0) || loops.reduced.extents[0] < 16;
 }
 
 /// How many parts each fibre is cut into: more than one where the fibres are too few to share. Rounded sums
@@ -171,8 +172,8 @@ Index part_count(const ReductionLoops& loops, bool by_rows, bool is_rounded) {
 
 /// Runs a reduction. A `Method` says what a part of a fibre comes to, `fibre(first, part)`, or the same part
 /// of several fibres side by side, `rows(first, step, width, part, out)`; what two parts come to, `merge(sum,
-/// next)`; whether that depends on how fibres are cut, `is_rounded`; and what becomes of the result's slot,
-/// `store(slot, sum, first)`.
+/// next)`; whether that depends on how fibres are cut, `is_rounded`; and what becomes of the result's slots,
+/// `store(slots, step, sums, count, first, fibre_step)`.
 template <class Method, class T, class Result>
 void reduce(const KernelCall& call, const ReductionLoops& loops) {
   using Partial = Method::Partial;
@@ -184,21 +185,21 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
 
   // The fibres `first` to `last` - 1.
   const auto reduce_part = [&](Index first, Index last, Part part, Partial* out) {
-    for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
+    const Index step = loops.fibres.step(0);
+    for_each_run(loops.fibres, first, last, [&](std::span<const Index> offsets, Index count) {
       const T* const fibre = data + offsets[0];
       if (by_rows)
         for (Index i = 0; i < count; i += row_width)
-          method.rows(fibre + i * kept.step(0), kept.step(0), std::min(row_width, count - i), part, out + i);
+          method.rows(fibre + i * step, step, std::min(row_width, count - i), part, out + i);
       else
-        for (Index i = 0; i < count; ++i) out[i] = method.fibre(fibre + i * kept.step(0), part);
+        for (Index i = 0; i < count; ++i) out[i] = method.fibre(fibre + i * step, part);
       out += count;
     });
   };
   const auto finish = [&](Index first, Index last, const Partial* partials) {
     for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
-      for (Index i = 0; i < count; ++i)
-        method.store(result[offsets[1] + i * kept.step(1)], *partials++,
-                     data + offsets[0] + i * kept.step(0));
+      method.store(result + offsets[1], kept.step(1), partials, count, data + offsets[0], kept.step(0));
+      partials += count;
     });
   };
 
@@ -241,7 +242,7 @@ class Sum {
   Sum(const KernelCall& call, const ReductionLoops& loops)
       : operation_(call.plan.operation), reduced_(loops.reduced) {
     if constexpr (kept_sums::is_kept<Slot>) arrival_ = kept_sums::arrival_of(call);
-    const bool reads_in_place = prefers_rows(loops) ? loops.kept.step(0) == 1 : reduced_.is_contiguous(0);
+    const bool reads_in_place = prefers_rows(loops) ? loops.fibres.step(0) == 1 : reduced_.is_contiguous(0);
     if (arrival_ == nullptr || reads_in_place) return;
     arrival_->require_all();
     arrival_ = nullptr;
@@ -262,18 +263,25 @@ class Sum {
     using Row = RowSum<Accumulator>;
     SumTree<Row> tree;
     Columns<Accumulator> sums(first);
+    const bool is_one_block = part.last - part.first <= block_rows;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       std::fill_n(sums.begin(), width, Accumulator{});
       add_rows(sums.data(), rows, count, width);
-      tree.add({std::vector<Accumulator>(sums.begin(), sums.begin() + width)});
+      if (!is_one_block) tree.add({std::vector<Accumulator>(sums.begin(), sums.begin() + width)});
     });
+    if (is_one_block) {
+      std::copy_n(sums.data(), width, out);
+      return;
+    }
     Row total{std::vector<Accumulator>(static_cast<std::size_t>(width))};
     tree.add_to(total);
     std::copy(total.values.begin(), total.values.end(), out);
   }
 
   void merge(Accumulator& sum, Accumulator next) const { sum += next; }
-  void store(Slot& slot, Accumulator sum, const T*) const { kept_sums::store(operation_, slot, sum); }
+  void store(Slot* slots, Index step, const Accumulator* sums, Index count, const T*, Index) const {
+    for (Index i = 0; i < count; ++i) kept_sums::store(operation_, slots[i * step], sums[i]);
+  }
 
  private:
   /// Rows on their way are added while they are in the caches: a few at once, which gives the same sums.
@@ -346,61 +354,72 @@ bool is_better(T x, T best) {
   return IsMinimum ? x < best : x > best;
 }
 
+/// Whether `does` holds for one of the values, without branches: several are looked at together.
+template <class T, class Does>
+bool holds_for_any(const T* values, Index count, Does does) {
+  std::int32_t found = 0;
+  for (Index i = 0; i < count; ++i) found |= does(values[i]) ? 1 : 0;
+  return found != 0;
+}
+
 template <bool IsMinimum, class T>
 class Extremum {
  public:
-  using Partial = TermExtremum<T>;  // a zero is of the preferred sign if any zero is
+  /// A NaN where a term may be one. A zero is of the preferred sign if any zero is.
+  using Partial = T;
   static constexpr bool is_rounded = false;
 
   Extremum(const KernelCall& call, const ReductionLoops& loops)
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
 
-  [[nodiscard]] Partial fibre(const T* first, Part part) const {
-    Partial best = is_one_block(reduced_, part) ? loops_.extremum(first + part.first, part.last - part.first)
-                                                : of_blocks(first, part);
-    if constexpr (std::is_same_v<T, float>)
-      if (best.value == 0 && !best.may_have_nan) best.value = zero_of(first, part);
-    return best;
+  [[nodiscard]] T fibre(const T* first, Part part) const {
+    const TermExtremum<T> best = is_one_block(reduced_, part)
+                                     ? loops_.extremum(first + part.first, part.last - part.first)
+                                     : of_blocks(first, part);
+    if constexpr (std::is_same_v<T, float>) {
+      if (best.may_have_nan) return std::numeric_limits<T>::quiet_NaN();
+      if (best.value == 0) return zero_of(first, part);
+    }
+    return best.value;
   }
 
-  void rows(const T* first, Index step, Index width, Part part, Partial* out) const {
+  void rows(const T* first, Index step, Index width, Part part, T* out) const {
     Columns<T> best(first);
     bool may_have_nan = false;
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index row) {
       if (row == part.first) std::copy_n(rows[0], width, best.data());
       may_have_nan = loops_.update_rows(best.data(), rows, count, width) || may_have_nan;
     });
-    bool is_zero_met = false;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
-      out[i] = {best[i], false};
-      is_zero_met |= best[i] == 0;
-    }
+    std::copy_n(best.data(), width, out);
     if constexpr (std::is_same_v<T, float>) {
-      if (is_zero_met) set_zeros(first, step, width, part, out);
+      if (holds_for_any(out, width, [](T value) { return value == 0; }))
+        set_zeros(first, step, width, part, out);
       if (may_have_nan) find_nans(first, step, width, part, out);
     }
   }
 
-  void merge(Partial& best, const Partial& next) const {
+  void merge(T& best, T next) const {
     // Without branches. Of equal values other than zeros it does not matter which is taken.
-    const bool is_preferred = std::signbit(static_cast<float>(next.value)) == IsMinimum;
-    const bool takes =
-        is_better<IsMinimum>(next.value, best.value) | (next.value == best.value && is_preferred);
-    best.value = takes ? next.value : best.value;
-    best.may_have_nan |= next.may_have_nan;
+    const bool is_preferred = std::signbit(static_cast<float>(next)) == IsMinimum;
+    const bool takes = is_better<IsMinimum>(next, best) | (next == best && is_preferred) | (next != next);
+    best = takes && best == best ? next : best;
   }
-  void store(T& slot, const Partial& best, const T* first) const {
-    slot = best.may_have_nan ? extremum_in_order<IsMinimum>(first, in_order_) : best.value;
+  void store(T* slots, Index step, const T* best, Index count, const T* first, Index fibre_step) const {
+    const bool has_nan = holds_for_any(best, count, [](T value) { return value != value; });
+    for (Index i = 0; i < count; ++i)
+      slots[i * step] = has_nan && best[i] != best[i]
+                            ? extremum_in_order<IsMinimum>(first + i * fibre_step, in_order_)
+                            : best[i];
   }
 
  private:
   static constexpr T preferred_zero = IsMinimum ? static_cast<T>(-0.0F) : T{0};
 
-  [[nodiscard]] Partial of_blocks(const T* first, Part part) const {
-    Partial best{};
+  [[nodiscard]] TermExtremum<T> of_blocks(const T* first, Part part) const {
+    TermExtremum<T> best{};
     bool is_first = true;
     for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto&) {
-      const Partial block = loops_.extremum(terms, count);
+      const TermExtremum<T> block = loops_.extremum(terms, count);
       if (is_first || is_better<IsMinimum>(block.value, best.value)) best.value = block.value;
       best.may_have_nan = best.may_have_nan || block.may_have_nan;
       is_first = false;
@@ -418,23 +437,23 @@ class Extremum {
   }
 
   /// Columns with a NaN have one as their sum.
-  void find_nans(const T* first, Index step, Index width, Part part, Partial* out) const {
+  void find_nans(const T* first, Index step, Index width, Part part, T* out) const {
     Columns<float> sums(first);
     std::fill_n(sums.begin(), width, 0.0F);
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       fibre_kernels().sums<float>().add_rows(sums.data(), rows, count, width);
     });
     for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i)
-      out[i].may_have_nan = sums[i] != sums[i];
+      if (sums[i] != sums[i]) out[i] = std::numeric_limits<T>::quiet_NaN();
   }
 
-  void set_zeros(const T* first, Index step, Index width, Part part, Partial* out) const {
+  void set_zeros(const T* first, Index step, Index width, Part part, T* out) const {
     std::vector<std::int32_t> is_met(static_cast<std::size_t>(width));
     for_each_row_block(first, step, width, reduced_, part, [&](const T* const* rows, Index count, Index) {
       fibre_kernels().find_bits(is_met.data(), rows, count, width, preferred_zero);
     });
     for (std::size_t i = 0; i < is_met.size(); ++i)
-      if (out[i].value == 0) out[i].value = is_met[i] != 0 ? preferred_zero : -preferred_zero;
+      if (out[i] == 0) out[i] = is_met[i] != 0 ? preferred_zero : -preferred_zero;
   }
 
   const StridedLoop& reduced_;
@@ -456,6 +475,14 @@ class Position {
       : reduced_(loops.reduced), in_order_(reduction_loops(call, ReducedOrder::ordinal).reduced) {}
 
   [[nodiscard]] Partial fibre(const T* first, Part part) const {
+    if (is_one_block(reduced_, part)) {
+      const T* const terms = first + part.first;
+      const Index count = part.last - part.first;
+      const TermExtremum<T> block = loops_.extremum(terms, count);
+      const Index met = block.may_have_nan ? 0 : fibre_kernels().find(terms, count, block.value);
+      return {block.value, block.may_have_nan,
+              static_cast<std::int32_t>((part.first + met) * reduced_.step(1))};
+    }
     Partial best{};
     bool is_first = true;
     for_each_block(first, reduced_, part, [&](const T* terms, Index count, const auto& offsets) {
@@ -495,8 +522,10 @@ class Position {
     if (is_improved || (next.value == best.value && next.ordinal < best.ordinal)) best = next;
     best.may_have_nan = may_have_nan;
   }
-  void store(std::int32_t& slot, const Partial& best, const T* first) const {
-    slot = best.may_have_nan ? position_in_order(first) : best.ordinal;
+  void store(std::int32_t* slots, Index step, const Partial* best, Index count, const T* first,
+             Index fibre_step) const {
+    for (Index i = 0; i < count; ++i)
+      slots[i * step] = best[i].may_have_nan ? position_in_order(first + i * fibre_step) : best[i].ordinal;
   }
 
  private:
