@@ -77,6 +77,23 @@ def test_an_index_outside_the_axis_is_an_index_error_even_beside_a_repeated_one(
             orlop.scatter(base, tensor(np.array([1, 1, wrong], np.int32), kind=kind), updates, 0)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_])
+@pytest.mark.parametrize("extents", [(37, 5, 40), (8, 3, 33), (7, 3, 33), (70, 40), (9, 64), (130, 16)])
+def test_a_table_in_rows_is_read_and_written_along_any_axis(extents, dtype):
+    random = np.random.default_rng(5)
+    values = numbers(dtype, math.prod(extents), 3).reshape(extents)
+    strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+    table = tensor(values, strides)
+    for axis, extent in enumerate(extents):
+        for count in (1, 6, 90):
+            indices = random.integers(0, extent, count).astype(np.int32)
+            expect(orlop.gather(table, ints(*indices), axis), np.take(values, indices, axis))
+        indices = random.permutation(extent)[: extent // 2 + 1].astype(np.int32)
+        updates = np.take(values, indices[::-1], axis)
+        expected = model(values, indices, updates, axis)
+        expect(orlop.scatter(table, ints(*indices), tensor(updates), axis), expected)
+
+
 @pytest.mark.parametrize("wrong", [-1, 8, 2**31 - 1, -(2**31)])
 def test_an_index_outside_the_axis_is_found_wherever_it_stands(wrong):
     table = floats(*range(8))

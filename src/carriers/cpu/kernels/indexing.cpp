@@ -2,11 +2,13 @@
 // may be written in any order, otherwise the modes after the axis.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "carriers/cpu/kernels/kernels.hpp"
 #include "carriers/cpu/kernels/scratch.hpp"
+#include "operation/cache_lines.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/indexing_loops.hpp"
 #include "operation/slot_blocks.hpp"
@@ -32,6 +34,16 @@ void for_each_item(const IndexingLoops& loops, const IndexingLoops::Block& block
         const Index table = offsets[0] + tables[k];
         const Index item = offsets[1] + block.item + k * block.item_step;
         for (Index i = 0; i < count; ++i) body(table + i, item + i);
+      }
+    } else if (count >= 8 && item_step == 1 && block.item_step != 1 && std::abs(table_step) >= square_side) {
+      // Whole lines of items, and no more rows of the table at a time than the first-level cache holds.
+      for (Index start = 0; start < count; start += square_side) {
+        const Index end = std::min(start + square_side, count);
+        for (Index k = 0; k < block.count; ++k) {
+          const Index table = offsets[0] + tables[k];
+          const Index item = offsets[1] + block.item + k * block.item_step;
+          for (Index i = start; i < end; ++i) body(table + i * table_step, item + i);
+        }
       }
     } else if (count > block.count) {
       for (Index k = 0; k < block.count; ++k) {
