@@ -214,10 +214,13 @@ TEST_F(CpuKernels, ThinMatricesAndImagesAgreeWithTheReference) {
     in_rows.emplace_back(Shape{5003, extent}, Stride{extent, 1});
     in_rows.emplace_back(Shape{extent, 5003}, Stride{5007, 1});
     in_rows.emplace_back(Shape{5003, extent}, Stride{extent + 2, 1});
+    in_rows.emplace_back(Shape{extent, 1501}, Stride{0, 1});
+    in_rows.emplace_back(Shape{extent, 1501}, Stride{1, extent + 2});
+    in_rows.emplace_back(Shape{extent, 7, 301}, Stride{2, 0, 3 * extent});
   }
   for (const Layout& rows : in_rows) {
-    const std::vector<float> values = random_floats(rows.cosize(), random_);
     const Layout columns = Layout::canonical(rows.shape());
+    const std::vector<float> values = random_floats(std::max(rows.cosize(), columns.cosize()), random_);
     for (const std::vector<Layout>& layouts :
          {std::vector{rows, rows}, std::vector{rows, columns}, std::vector{columns, rows}})
       for (const std::string_view name : {"sub", "lt"})

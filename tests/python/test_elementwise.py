@@ -230,6 +230,22 @@ def test_leaves_of_extent_one_are_widened_in_any_layout(left, right):
         expect(orlop.lt(tensor(b, strides(right, 3)), 7), b < 7)
 
 
+@pytest.mark.parametrize("extents", [(2, 3001), (3, 3001), (9, 1001), (3001, 2), (3001, 7), (40, 70), (4, 30, 50)])
+def test_bools_in_any_order_of_memory(extents):
+    random = np.random.default_rng(8)
+    a, b = (random.standard_normal(extents).astype(np.float32) for _ in range(2))
+    in_rows = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+    is_less = orlop.lt(tensor(a, in_rows), tensor(b, in_rows))
+    expect(is_less, a < b)
+    expect(orlop.lt(tensor(a, in_rows), tensor(b)), a < b)
+    chosen = tensor(a > 0, in_rows)
+    expect(orlop.logical_not(chosen), a <= 0)
+    expect(orlop.eq(chosen, is_less), (a > 0) == (a < b))
+    expect(orlop.select(chosen, tensor(a), tensor(b)), np.where(a > 0, a, b))
+    first = tensor((a > 0)[:1])
+    expect(orlop.select(orlop.broadcast_to(first, orlop.Shape(*extents)), tensor(a), tensor(b)), np.where((a > 0)[:1], a, b))
+
+
 @pytest.mark.parametrize("extents", [(2500, 900), (900, 2500), (40, 33)])
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("kind", [np.float32, np.int32])

@@ -69,6 +69,15 @@ class Stream {
       repeat(std::min(loop_.size, period_ + block_size));
     } else if (is_converted(operand) || !loop_.is_contiguous(0)) {
       way_ = Way::gathered;
+      const Index most_width = loop_.step(0) == 1 ? 8 : 32;  // longer runs are better gathered one by one
+      if (is_converted(operand) || loop_.rank() < 2 || loop_.extents[0] > most_width) return;
+      width_ = loop_.extents[0];
+      lines_.operands = 1;
+      lines_.size = loop_.size / width_;
+      for (std::size_t mode = 1; mode < loop_.rank(); ++mode) {
+        lines_.extents.push_back(loop_.extents[mode]);
+        lines_.strides.push_back(loop_.stride(mode, 0));
+      }
     }
   }
 
@@ -99,9 +108,26 @@ class Stream {
   enum class Way : std::uint8_t { in_place, repeated, gathered };
 
   void gather_block(Index first, Index count) {
-    std::byte* target = buffer_.data();
+    if (width_ == 0) return gather_runs(first, first + count, buffer_.data());
+    // Whole lines along the first mode together, which is short.
+    const Index first_line = (first + width_ - 1) / width_;
+    const Index last_line = std::max((first + count) / width_, first_line);
+    const auto slots_of = [&](Index ordinal) { return buffer_.data() + (ordinal - first) * slot_bytes_; };
+    gather_runs(first, std::min(first_line * width_, first + count), slots_of(first));
+    std::byte* target = slots_of(first_line * width_);
+    for_each_run(lines_, first_line, last_line, [&](std::span<const Index> offsets, Index run) {
+      const Plane plane{width_, loop_.step(0) * slot_bytes_,  slot_bytes_,
+                        run,    lines_.step(0) * slot_bytes_, width_ * slot_bytes_};
+      copy_plane(operand_->data + offsets[0] * slot_bytes_, target, plane, slot_bytes_);
+      target += run * width_ * slot_bytes_;
+    });
+    if (last_line * width_ < first + count)
+      gather_runs(last_line * width_, first + count, slots_of(last_line * width_));
+  }
+
+  void gather_runs(Index first, Index last, std::byte* target) const {
     const Index step = loop_.step(0);
-    for_each_run(loop_, first, first + count, [&](std::span<const Index> offsets, Index run) {
+    for_each_run(loop_, first, last, [&](std::span<const Index> offsets, Index run) {
       gather(*operand_, offsets[0], step, run, target);
       target += run * slot_bytes_;
     });
@@ -120,6 +146,8 @@ class Stream {
   Way way_ = Way::in_place;
   Index period_ = 0;
   StridedLoop loop_;
+  Index width_ = 0;    // of the first mode where whole lines of it are gathered together
+  StridedLoop lines_;  // the other modes then
   alignas(64) std::array<std::byte, 2 * sizeof(float) * block_size> buffer_;  // unwritten until it is needed
 };
 
