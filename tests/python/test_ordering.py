@@ -107,6 +107,17 @@ def test_long_fibres_agree_with_a_stable_order(size, flag):
             check_topk(tensor(values), values, k, 0, flag)
 
 
+@pytest.mark.parametrize("flag", [False, True])
+def test_short_fibres_of_every_length_agree_with_a_stable_order(flag):
+    random = np.random.default_rng(11)
+    for size in (*range(1, 70), 96, 127, 128, 129, 255, 600):
+        integers = random.integers(-9, 9, (size, 5)).astype(np.int32)
+        for values in (random.choice(np.float32([*SPECIAL, *random.random(size)]), (size, 5)), integers):
+            check_sort(tensor(values), values, 0, flag)
+            for k in {1, min(size, 2), min(size, 7), min(size, 16), min(size, 17), size}:
+                check_topk(tensor(values), values, k, 0, flag)
+
+
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
     "choices",

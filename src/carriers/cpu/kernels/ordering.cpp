@@ -224,26 +224,49 @@ void radix_sort(Index size, const Room& room, KeyAt key_at, WordOf word_of, Writ
     move_digit(digit, [from = rooms[(digit - 1) % 2]](Index i) { return from[i]; });
 }
 
-constexpr Index few = 48;  // elements that an insertion sort orders faster
+/// The first `count` of the items of elements `first` … `last` - 1, in order, each moved to its place among
+/// those before it: where either are few.
+template <bool IsDescending, class T>
+void insert_items(const T* elements, Index first, Index last, Index count, Item* items) {
+  Index kept = 0;
+  for (Index i = first; i < last; ++i) {
+    const Item one = item_of(key_of<IsDescending>(elements[i]), i);
+    if (kept == count && one > items[count - 1]) continue;
+    Index place = kept < count ? kept++ : count - 1;
+    for (; place > 0 && items[place - 1] > one; --place) items[place] = items[place - 1];
+    items[place] = one;
+  }
+}
+
+constexpr Index few_inserted = 32;
+/// Elements that merges of inserted ones order faster: integers tend to have few digits that differ.
+template <class T>
+constexpr Index few = std::is_same_v<T, float> ? 64 : 48;
 
 /// The items of `size` elements in order: `write(place, item)` gets each.
 template <bool IsDescending, class T, class Write>
 void sort_items(const T* elements, Index size, const Room& room, Write write) {
-  if (size > few) {
+  if (size > few<T>) {
     radix_sort<Item>(
         size, room, [=](Index i) { return key_of<IsDescending>(elements[i]); },
         [](Key key, Index position) { return item_of(key, position); }, write);
     return;
   }
-  std::array<Item, few> items;
-  for (Index i = 0; i < size; ++i) {
-    const Item one = item_of(key_of<IsDescending>(elements[i]), i);
-    Index place = i;
-    for (; place > 0 && items[static_cast<std::size_t>(place - 1)] > one; --place)
-      items[static_cast<std::size_t>(place)] = items[static_cast<std::size_t>(place - 1)];
-    items[static_cast<std::size_t>(place)] = one;
+  std::array<Item, few<T>> inserted, merged;
+  Item* from = inserted.data();
+  Item* to = merged.data();
+  for (Index first = 0; first < size; first += few_inserted)
+    insert_items<IsDescending>(elements, first, std::min(first + few_inserted, size), few_inserted,
+                               from + first);
+  for (Index length = few_inserted; length < size; length *= 2) {
+    for (Index first = 0; first < size; first += 2 * length) {
+      const Index middle = std::min(first + length, size);
+      const Index last = std::min(first + 2 * length, size);
+      std::merge(from + first, from + middle, from + middle, from + last, to + first);
+    }
+    std::swap(from, to);
   }
-  for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), items[static_cast<std::size_t>(i)]);
+  for (Index i = 0; i < size; ++i) write(static_cast<Key>(i), from[i]);
 }
 
 /// Gives the elements of `sorted` that are zero, or NaN, the bits of those of `elements`, in their order
@@ -279,7 +302,7 @@ void restore_bits(const float* elements, Index size, float* sorted) {
 /// NaNs.
 template <bool IsDescending, class T>
 void sort_values(const T* elements, Index size, const Room& room, T* sorted) {
-  if (size <= few)
+  if (size <= few<T>)
     return sort_items<IsDescending>(
         elements, size, room, [=](Key place, Item item) { sorted[place] = elements[position_of(item)]; });
   radix_sort<Key>(
@@ -343,8 +366,9 @@ class Order {
   Order(Index size, Index count)
       : size_(size),
         count_(count),
-        is_selecting_(count < size / 32),
-        room_(is_selecting_ || size <= few ? 0 : size),
+        is_inserting_(count <= 16 && (size <= few<T> || count >= size / 32)),
+        is_selecting_(is_inserting_ || count < size / 32),
+        room_(is_selecting_ || size <= few<T> ? 0 : size),
         selected_(
             std::make_unique_for_overwrite<Item[]>(static_cast<std::size_t>(is_selecting_ ? 2 * count : 0))) {
   }
@@ -357,7 +381,10 @@ class Order {
         result[place] = position_of(item);
     };
     if (is_selecting_) {
-      select_items<IsDescending>(elements, size_, count_, selected_.get());
+      if (is_inserting_)
+        insert_items<IsDescending>(elements, 0, size_, count_, selected_.get());
+      else
+        select_items<IsDescending>(elements, size_, count_, selected_.get());
       for (Index i = 0; i < count_; ++i) write(i, selected_[static_cast<std::size_t>(i)]);
     } else if (What == Written::values && count_ == size_) {
       if constexpr (What == Written::values) sort_values<IsDescending>(elements, size_, room_, result);
@@ -371,7 +398,8 @@ class Order {
  private:
   Index size_;
   Index count_;
-  bool is_selecting_;
+  bool is_inserting_;
+  bool is_selecting_;  // instead of sorting all
   Room room_;
   std::unique_ptr<Item[]> selected_;
 };
