@@ -242,19 +242,21 @@ void end_streams() noexcept {
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,
                   Index slot_bytes) {
   const std::array<const Layout*, 2> layouts{&from_layout, &to_layout};
-  StridedLoop loop = coalesce_together(to_layout.extents(), layouts);
-  if (loop.rank() > 1) {
-    if (!to_layout.is_injective())  // the last ordinal of a shared slot has to be the last
-      return serial_for(loop.size, 1, [&](Index first, Index last) {
-        if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop, first, last);
-        copy_runs<std::uint32_t>(from, to, loop, first, last);
-      });
-    loop = in_target_order(loop);
-  }
+  const StridedLoop loop = coalesce_together(to_layout.extents(), layouts);
+  if (loop.rank() > 1 && !to_layout.is_injective())  // the last ordinal of a shared slot has to be the last
+    return serial_for(loop.size, 1, [&](Index first, Index last) {
+      if (slot_bytes == 1) return copy_runs<std::uint8_t>(from, to, loop, first, last);
+      copy_runs<std::uint32_t>(from, to, loop, first, last);
+    });
+  copy_strided(from, to, loop, slot_bytes);
+}
+
+void copy_strided(const std::byte* from, std::byte* to, const StridedLoop& loop, Index slot_bytes) {
+  const StridedLoop& ordered = loop.rank() > 1 ? in_target_order(loop) : loop;
   if (slot_bytes == 1)
-    copy_slots<std::uint8_t>(from, to, loop);
+    copy_slots<std::uint8_t>(from, to, ordered);
   else
-    copy_slots<std::uint32_t>(from, to, loop);
+    copy_slots<std::uint32_t>(from, to, ordered);
 }
 
 }  // namespace orlop::inline v0

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "orlop/layout/iteration.hpp"
 #include "orlop/layout/layout.hpp"
 
 namespace orlop::inline v0 {
@@ -11,6 +12,9 @@ namespace orlop::inline v0 {
 /// ordinal order. Both layouts have as many leaves with the same extents.
 void copy_strided(const std::byte* from, const Layout& from_layout, std::byte* to, const Layout& to_layout,
                   Index slot_bytes);
+
+/// The same by the ordinals of a loop with the operands `from` and `to`; no two of them share a slot of `to`.
+void copy_strided(const std::byte* from, std::byte* to, const StridedLoop& loop, Index slot_bytes);
 
 /// Two modes of a copy, strides in bytes.
 struct Plane {

@@ -636,3 +636,26 @@ def test_gradient_of_gather_sums_into_the_source(kind):
     data = floats(1.0, 2.0, 3.0, kind=kind)
     orlop.gather(data, ints(2, 0, 2, kind=kind), 0).backward(floats(1.0, 2.0, 4.0, kind=kind))
     np.testing.assert_array_equal(array(data.grad), [2.0, 0.0, 5.0])
+
+
+@pytest.mark.parametrize("extents", [(24, 3, 20, 21), (70, 2, 90), (2, 5000), (5000, 3), (6, 2, 900)])
+def test_many_results_in_another_order_than_their_terms(extents):
+    random = np.random.default_rng(12)
+    strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+    integers = random.integers(-9, 9, extents).astype(np.int32)
+    numbers = integers.astype(np.float32)
+    numbers[random.random(extents) < 0.01] = math.nan
+    numbers[random.random(extents) < 0.01] = -0.0
+    names = "abcd"[: len(extents)]
+    for axis in range(len(extents)):
+        description = f"{' '.join(names)} -> {' '.join(names.replace(names[axis], ''))}"
+        for order in (strides, None):
+            source = tensor(integers, order)
+            np.testing.assert_array_equal(array(orlop.reduce_sum(source, description)), integers.sum(axis))
+            np.testing.assert_array_equal(array(orlop.reduce_max(source, description)), integers.max(axis))
+            np.testing.assert_array_equal(array(orlop.argmin(source, description)), integers.argmin(axis))
+            if extents[axis] < 8:
+                np.testing.assert_array_equal(array(orlop.reduce_prod(source, description)), integers.prod(axis))
+            source = tensor(numbers, order)
+            np.testing.assert_array_equal(array(orlop.reduce_min(source, description)), numbers.min(axis))
+            np.testing.assert_array_equal(array(orlop.argmax(source, description)), numbers.argmax(axis))

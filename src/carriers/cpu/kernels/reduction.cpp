@@ -11,6 +11,7 @@
 
 #include "carriers/cpu/kernels/fibre.hpp"
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/ordered_result.hpp"
 #include "operation/kept_sums.hpp"
 #include "operation/reduction_loops.hpp"
 #include "orlop/base/parallel.hpp"
@@ -179,7 +180,8 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
   using Partial = Method::Partial;
   const Method method(call, loops);
   const auto* const data = reinterpret_cast<const T*>(call.operands[0].data);
-  auto* const result = reinterpret_cast<Result*>(call.result);
+  const OrderedResult<Result> result(reinterpret_cast<Result*>(call.result), loops.kept,
+                                     !kept_sums::is_kept<Result>);
   const StridedLoop& kept = loops.kept;
   const bool by_rows = prefers_rows(loops);
 
@@ -197,8 +199,8 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
     });
   };
   const auto finish = [&](Index first, Index last, const Partial* partials) {
-    for_each_run(kept, first, last, [&](std::span<const Index> offsets, Index count) {
-      method.store(result + offsets[1], kept.step(1), partials, count, data + offsets[0], kept.step(0));
+    result.for_each_run(first, last, [&](Result* slots, Index step, Index offset, Index count) {
+      method.store(slots, step, partials, count, data + offset, kept.step(0));
       partials += count;
     });
   };
@@ -216,7 +218,7 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
         finish(first, end, partials.data());
       }
     });
-    return;
+    return result.finish();
   }
   std::vector<Partial> partials(static_cast<std::size_t>(parts * kept.size));
   parallel_for(parts, Work{terms / parts * kept.size}, [&](Index first, Index last) {
@@ -230,6 +232,7 @@ void reduce(const KernelCall& call, const ReductionLoops& loops) {
     for (Index i = 0; i < kept.size; ++i) method.merge(partials[static_cast<std::size_t>(i)], next[i]);
   }
   finish(0, kept.size, partials.data());
+  result.finish();
 }
 
 /// `Slot`: what the sum is stored in, or the kept sum that it is added to.

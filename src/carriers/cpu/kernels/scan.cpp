@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "carriers/cpu/kernels/kernels.hpp"
+#include "carriers/cpu/kernels/ordered_result.hpp"
 #include "operation/exact_integer.hpp"
 #include "operation/modes.hpp"
 #include "operation/reduction_loops.hpp"
@@ -302,34 +303,40 @@ void multiply_rows(const typename Rule::Element* first, Index width, const Strid
 template <class Rule, class Stored>
 void multiply_all(const KernelCall& call, Stored stored) {
   using Element = Rule::Element;
-  const StridedLoop kept = reduction_loops(call, ReducedOrder::memory).kept;
+  const ReductionLoops loops = reduction_loops(call, ReducedOrder::memory);
   const StridedLoop reduced = reduction_loops(call, ReducedOrder::ordinal).reduced;
+  const Index step = loops.fibres.step(0);
   const auto* const source = reinterpret_cast<const Element*>(call.operands[0].data);
-  auto* const result = reinterpret_cast<Element*>(call.result);
+  const OrderedResult<Element> result(reinterpret_cast<Element*>(call.result), loops.kept);
   const auto multiply_some = [&](const Element* first, Index fibres, Rule::Accumulated* products) {
-    if (kept.step(0) == 1 && fibres >= least_width)
+    if (step == 1 && fibres >= least_width)
       multiply_rows<Rule>(first, fibres, reduced, products);
     else if (fibres == static_cast<Index>(lanes))
-      multiply_fibres<Rule, lanes>(first, kept.step(0), reduced, products);
+      multiply_fibres<Rule, lanes>(first, step, reduced, products);
     else
       for (Index fibre = 0; fibre < fibres; ++fibre)
-        multiply_fibres<Rule, 1>(first + fibre * kept.step(0), 0, reduced, products + fibre);
+        multiply_fibres<Rule, 1>(first + fibre * step, 0, reduced, products + fibre);
   };
-  const Work fibre{reduced.size, least_width};
-  parallel_for(kept.size, fibre, [&](Index begin, Index end) {
+  parallel_for(loops.kept.size, Work{reduced.size, least_width}, [&](Index begin, Index end) {
     std::array<typename Rule::Accumulated, row_width> products;
-    for_each_run(kept, begin, end, [&](std::span<const Index> offsets, Index count) {
-      const Index together =
-          kept.step(0) == 1 && count >= least_width ? row_width : static_cast<Index>(lanes);
-      for (Index first = 0; first < count; first += together) {
-        const Index fibres = std::min(together, count - first);
-        multiply_some(source + offsets[0] + first * kept.step(0), fibres, products.data());
-        for (Index fibre = 0; fibre < fibres; ++fibre)
-          result[offsets[1] + (first + fibre) * kept.step(1)] =
-              stored(products[static_cast<std::size_t>(fibre)]);
-      }
-    });
+    for (; begin < end; begin += row_width) {
+      const Index last = std::min(begin + row_width, end);
+      auto* next = products.data();
+      for_each_run(loops.fibres, begin, last, [&](std::span<const Index> offsets, Index count) {
+        const Index together = step == 1 && count >= least_width ? count : static_cast<Index>(lanes);
+        for (Index first = 0; first < count; first += together) {
+          const Index fibres = std::min(together, count - first);
+          multiply_some(source + offsets[0] + first * step, fibres, next);
+          next += fibres;
+        }
+      });
+      const auto* product = products.data();
+      result.for_each_run(begin, last, [&](Element* slots, Index slot_step, Index, Index count) {
+        for (Index i = 0; i < count; ++i) slots[i * slot_step] = stored(*product++);
+      });
+    }
   });
+  result.finish();
 }
 
 void reduce_prod(const KernelCall& call) {
