@@ -132,7 +132,8 @@ template <class T, class Body>
 void for_each_row_block(const T* first, Index step, Index width, const StridedLoop& reduced, Part part,
                         Body body) {
   std::array<const T*, block_rows> rows;
-  std::vector<T> buffer(step == 1 ? 0 : static_cast<std::size_t>(block_rows * width));
+  const Index copied = step == 1 ? 0 : std::min(block_rows, part.last - part.first);
+  std::vector<T> buffer(static_cast<std::size_t>(copied * width));
   Index filled = 0;
   Index ordinal = part.first;
   const auto flush = [&] {
@@ -153,8 +154,9 @@ void for_each_row_block(const T* first, Index step, Index width, const StridedLo
 
 /// Whether neighbouring fibres are better reduced side by side than one after the other.
 bool prefers_rows(const ReductionLoops& loops) {
-  if (loops.fibres.rank() == 0 || loops.reduced.rank() == 0 || loops.fibres.extents[0] < 16) return false;
-  return loops.fibres.step(0) < loops.reduced.step(0) || loops.reduced.extents[0] < 16;
+  if (loops.fibres.rank() == 0 || loops.fibres.extents[0] < 16) return false;
+  return loops.reduced.rank() == 0 || loops.fibres.step(0) < loops.reduced.step(0) ||
+         loops.reduced.extents[0] < 16;
 }
 
 /// How many parts each fibre is cut into: more than one where the fibres are too few to share. Rounded sums
