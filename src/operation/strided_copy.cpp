@@ -206,17 +206,27 @@ void copy_slots(const std::byte* from, std::byte* to, const StridedLoop& loop) {
     if (mode != column)
       add_mode(planes, loop.extents[mode], loop.stride(mode, from_side), loop.stride(mode, to_side));
   const bool streams = is_streamed(loop.size * bytes);
-  // Threads share the rows of all planes, a few neighbouring ones at a time.
+  // Threads share the rows of all planes, a few neighbouring ones at a time. Columns that begin whole pages
+  // apart share a few places of the caches. Where rows are short, too, neighbouring planes fill the lines of
+  // some columns of the target while these are there; then come the other columns.
   constexpr Index group = 64;
+  constexpr Index page = 4096;
   const Index groups = (plane.rows - 1) / group + 1;
-  parallel_for(groups * planes.size, Work{group * plane.columns}, [&](Index first, Index last) {
+  const bool is_crowded = plane.column_to % page == 0 && plane.rows * bytes < cache_line && planes.size > 1;
+  const Index some = is_crowded ? square_side : plane.columns;
+  const Index parts = (plane.columns - 1) / some + 1;
+  parallel_for(parts * planes.size * groups, Work{group * some}, [&](Index first, Index last) {
     for (; first < last; ++first) {
       const Index row = first % groups * group;
+      const Index number = first / groups % planes.size;
+      const Index start = first / groups / planes.size * some;
       Plane part = plane;
       part.rows = std::min(group, plane.rows - row);
-      for_each_run(planes, first / groups, first / groups + 1, [&](std::span<const Index> at, Index) {
-        copy_rows<Slot>(from + at[from_side] * bytes + row * plane.row_from,
-                        to + at[to_side] * bytes + row * plane.row_to, part, streams);
+      part.columns = std::min(some, plane.columns - start);
+      for_each_run(planes, number, number + 1, [&](std::span<const Index> at, Index) {
+        copy_rows<Slot>(from + at[from_side] * bytes + row * plane.row_from + start * plane.column_from,
+                        to + at[to_side] * bytes + row * plane.row_to + start * plane.column_to, part,
+                        streams);
       });
     }
     if (streams) end_streams();

@@ -254,6 +254,13 @@ def test_native_arrays_of_every_small_extent(kind):
                 np.testing.assert_array_equal(array(friendly.tensor(seen, dtype=dtype)), seen)
 
 
+@pytest.mark.parametrize("extents", [(8, 128, 40), (4, 256, 33), (3, 2, 512, 7), (16, 64, 20), (5, 4096, 3)])
+def test_native_arrays_whose_columns_begin_whole_pages_apart(extents):
+    values = np.random.default_rng(4).random(extents).astype(np.float32)
+    np.testing.assert_array_equal(array(friendly.tensor(values)), values)
+    np.testing.assert_array_equal(array(friendly.tensor(values > 0.5, dtype=BOOL)), values > 0.5)
+
+
 def test_native_array_of_another_dtype_is_converted_or_refused_as_its_items_are():
     assert friendly.to_list(friendly.tensor(np.int32([1, 2]))) == [1.0, 2.0]
     for values, dtype in ((np.float32([1, 2]), INT), (np.bool_([True]), INT), (np.int32([1]), BOOL)):
