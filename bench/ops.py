@@ -74,7 +74,7 @@ CALLS = {"numpy": numpy_call, "jax": jax_call, "numexpr": numexpr_call, "torch":
 def case(
     identity: str,
     name: str,
-    mark: float,
+    mark: float | None,
     make: Callable[[], Sequence[numpy.ndarray]],
     ours: Callable,
     orders: Sequence[str] = (COLUMN_MAJOR,),

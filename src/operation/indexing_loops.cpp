@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "operation/slot_blocks.hpp"
 #include "orlop/base/parallel.hpp"
 
 namespace orlop::inline v0 {
@@ -32,17 +32,14 @@ std::uint32_t faults(const std::int32_t* indices, Index step, Index count, std::
 
 /// The same for neighbours: four registers of them at a time, of which none waits for another.
 std::uint32_t faults(const std::int32_t* indices, Index count, std::uint32_t last) {
-  using Lanes [[gnu::vector_size(16)]] = std::uint32_t;
-  constexpr Index width = sizeof(Lanes) / sizeof(std::uint32_t);
-  Lanes all[4] = {};
+  FourSlots all[4] = {};
   Index i = 0;
-  for (; i + 4 * width <= count; i += 4 * width)
-    for (Index vector = 0; vector < 4; ++vector) {
-      Lanes some;
-      std::memcpy(&some, indices + i + vector * width, sizeof some);
-      all[vector] |= some | (last - some);
+  for (; i + 16 <= count; i += 16)
+    for (Index four = 0; four < 4; ++four) {
+      const FourSlots some = load_four(indices + i + 4 * four);
+      all[four] |= some | (last - some);
     }
-  const Lanes together = all[0] | all[1] | all[2] | all[3];
+  const FourSlots together = all[0] | all[1] | all[2] | all[3];
   return together[0] | together[1] | together[2] | together[3] | faults(indices + i, 1, count - i, last);
 }
 

@@ -71,8 +71,8 @@ void for_all_items(const IndexingLoops& loops, bool is_any_order, Body body) {
   constexpr Index least_work = 1024;  // so that reading an index costs little
   const StridedLoop& others = loops.others();
   const bool is_contiguous = others.step(0) == 1 && others.step(1) == 1;
-  // A unit of work: some of the indices at some of the other coordinates. The fewer they are, the less often
-  // the processor waits for the last of the items that it reads ahead.
+  // A unit of work: some of the indices at some of the other coordinates. The fewer units there are, the less
+  // often the processor waits for the last of the items that it reads ahead.
   const Index most = IndexingLoops::block_size * (others.size == 1 ? 16 : 1);
   const Index length = is_any_order ? std::min(most, loops.size()) : loops.size();
   const Index width = std::min(std::max<Index>(least_work / length, is_contiguous ? 512 : 1), others.size);
